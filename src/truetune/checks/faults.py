@@ -116,6 +116,13 @@ class Fault(Enum):
     POLICY_LOSS_WRONG = "The policy loss or its advantages are computed wrongly."
     TRAINED_COMPLETIONS_NOT_AS_SAMPLED = "The completions that are trained are not those that the policy sampled."
     POLICY_LOSES_VARIETY = "Training by rewards makes all answers alike, or ever shorter."
+    POLICY_MOVES_TOO_FAR = "Training by rewards moves the policy too far from the model that it started from."
+    REWARD_RISES_WITHOUT_THE_TASK = "The reward rises, but the task is not learned."
+    CRITIC_LEARNS_NOTHING = "The critic of PPO learns nothing."
+    REWARD_MODEL_LEARNS_WRONG_ORDER = "A reward model learns to prefer the wrong answers."
+    SCORE_READ_AT_WRONG_TOKEN = "A reward model reads its score at the wrong token."
+    DISTILLATION_LEARNS_WRONG_TOKENS = "A distillation learns other tokens than it should."
+    TEACHER_FOLLOWED_WRONGLY = "A student moves away from its teacher, or the teacher changes."
     # optimizer and loss
     NO_WEIGHT_TRAINED = "No weight that matters is trained."
     GRADIENTS_NEVER_REACH_OPTIMIZER = "Gradients do not reach the optimizer's step."

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import BatchRule
@@ -50,6 +51,7 @@ CLASSIFIER = "ForSequenceClassification"
 
 class RewardHeadLeftOutOfAdapter(BatchRule):
     code = "BAT048"
+    fault = Fault.TRAINED_HEAD_LOST
     symptoms = ("garbage-output",)
     severity = "error"
     needs_batches = False

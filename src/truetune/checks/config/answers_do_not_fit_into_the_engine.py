@@ -53,6 +53,7 @@ from truetune.checks.config.evidence.settings_of_reward_training import (
     case_of_setting,
     reward_training_setting,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -63,6 +64,7 @@ LIMITS: tuple[SettingName, ...] = ("engine limit", "answer limit", "prompt limit
 
 class AnswersDoNotFitIntoTheEngine(ConfigRule):
     code = "CFG201"
+    fault = Fault.ANSWERS_CUT_AT_TOKEN_LIMIT
     severity = "warning"
     methods = ("grpo", "ppo")
     stacks = tuple(KEYS)

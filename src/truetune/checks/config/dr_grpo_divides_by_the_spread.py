@@ -47,6 +47,7 @@ from truetune.checks.config.evidence.settings_of_reward_training import (
     case_of_setting,
     reward_training_setting,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -63,6 +64,7 @@ SCALED_VALUES = ("true", "group")
 
 class DrGrpoDividesByTheSpread(ConfigRule):
     code = "CFG204"
+    fault = Fault.POLICY_LOSS_WRONG
     severity = "warning"
     methods = ("grpo",)
     stacks = tuple(DR_GRPO_DENOMINATORS)

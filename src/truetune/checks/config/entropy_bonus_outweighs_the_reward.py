@@ -48,6 +48,7 @@ from truetune.checks.config.evidence.settings_of_reward_training import (
     case_of_setting,
     reward_training_setting,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -62,6 +63,7 @@ ADAPTIVE_KEY = "use_adaptive_entropy"
 
 class EntropyBonusOutweighsTheReward(ConfigRule):
     code = "CFG209"
+    fault = Fault.POLICY_MOVES_TOO_FAR
     severity = "warning"
     methods = ("grpo",)
     stacks = ("trl", "verl", "openrlhf")

@@ -55,6 +55,7 @@ from truetune.checks.config.evidence.settings_of_reward_training import (
     reward_training_setting,
     setting_or_default,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -68,6 +69,7 @@ TRAIN_BATCH, UPDATE_BATCH = "data.train_batch_size", "actor_rollout_ref.actor.pp
 
 class GeneratedBatchSplitsGroups(ConfigRule):
     code = "CFG203"
+    fault = Fault.COMPLETIONS_GROUPED_ACROSS_PROMPTS
     severity = "error"
     methods = ("grpo",)
     stacks = ("trl", "ms-swift", "verl")

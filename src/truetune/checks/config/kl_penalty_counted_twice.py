@@ -48,6 +48,7 @@ from truetune.checks.config.evidence.settings_of_reward_training import (
     case_of_setting,
     setting_or_default,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.settings.stacks.config_draft import is_switched_on
@@ -61,6 +62,7 @@ DEFAULT_COEFFICIENT = 0.001
 
 class KlPenaltyCountedTwice(ConfigRule):
     code = "CFG205"
+    fault = Fault.POLICY_LOSS_WRONG
     severity = "warning"
     methods = ("grpo", "ppo")
     stacks = ("verl",)

@@ -49,6 +49,7 @@ from truetune.checks.config.evidence.settings_of_reward_training import (
     case_of_setting,
     setting_or_default,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.settings.stacks.config_draft import is_switched_on
@@ -58,6 +59,7 @@ NORMALIZED, LEAVES_ONE_OUT = "grpo.normalize_rewards", "grpo.use_leave_one_out_b
 
 class NormalizedLeaveOneOutExplodes(ConfigRule):
     code = "CFG208"
+    fault = Fault.POLICY_LOSS_WRONG
     severity = "warning"
     methods = ("grpo",)
     stacks = ("nemo-rl",)

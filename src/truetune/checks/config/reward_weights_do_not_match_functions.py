@@ -45,6 +45,7 @@ from truetune.checks.config.evidence.settings_of_reward_training import (
     case_of_setting,
     reward_training_setting,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import parse_setting_number
 from truetune.checks.rule import ConfigRule
@@ -52,6 +53,7 @@ from truetune.checks.rule import ConfigRule
 
 class RewardWeightsDoNotMatchFunctions(ConfigRule):
     code = "CFG202"
+    fault = Fault.SETTINGS_CONTRADICT
     severity = "error"
     methods = ("grpo",)
     stacks = ("trl", "ms-swift")

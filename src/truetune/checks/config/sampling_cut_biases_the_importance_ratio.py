@@ -54,6 +54,7 @@ from truetune.checks.config.evidence.settings_of_reward_training import (
     reward_training_setting,
     setting_or_default,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -76,6 +77,7 @@ ENGINE_KEYS = {"trl": "use_vllm", "ms-swift": "use_vllm"}
 
 class SamplingCutBiasesTheImportanceRatio(ConfigRule):
     code = "CFG200"
+    fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     severity = "warning"
     methods = ("grpo",)
     stacks = tuple(CORRECTION_KEYS)

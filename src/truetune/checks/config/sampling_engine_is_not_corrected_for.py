@@ -52,6 +52,7 @@ from truetune.checks.config.evidence.settings_of_reward_training import (
     case_of_setting,
     setting_or_default,
 )
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -94,6 +95,7 @@ OFF_VALUES = ("false", "none", "null")
 
 class SamplingEngineIsNotCorrectedFor(ConfigRule):
     code = "CFG206"
+    fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     severity = "warning"
     methods = ("grpo",)
     stacks = tuple(CORRECTIONS)

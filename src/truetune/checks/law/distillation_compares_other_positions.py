@@ -69,6 +69,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 from truetune.probe.measuring.distilled_predictions import TOKEN_AFTER, TOKEN_BEFORE
@@ -76,6 +77,7 @@ from truetune.probe.measuring.distilled_predictions import TOKEN_AFTER, TOKEN_BE
 
 class DistillationComparesOtherPositions(LawRule):
     code = "LAW033"
+    fault = Fault.DISTILLATION_LEARNS_WRONG_TOKENS
     severity = "error"
     law = "distillation"
 

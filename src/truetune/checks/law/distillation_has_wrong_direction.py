@@ -71,6 +71,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 from truetune.probe.measuring.distilled_predictions import OPPOSITE
@@ -78,6 +79,7 @@ from truetune.probe.measuring.distilled_predictions import OPPOSITE
 
 class DistillationHasWrongDirection(LawRule):
     code = "LAW034"
+    fault = Fault.TEACHER_FOLLOWED_WRONGLY
     severity = "error"
     law = "distillation"
 

@@ -69,12 +69,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class DistillationLossOnOtherTokens(LawRule):
     code = "LAW032"
+    fault = Fault.DISTILLATION_LEARNS_WRONG_TOKENS
     severity = "error"
     law = "distillation"
 

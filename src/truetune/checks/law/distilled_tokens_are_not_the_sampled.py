@@ -54,12 +54,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class DistilledTokensAreNotTheSampled(LawRule):
     code = "LAW036"
+    fault = Fault.DISTILLATION_LEARNS_WRONG_TOKENS
     severity = "error"
     law = "distilled-samples"
 

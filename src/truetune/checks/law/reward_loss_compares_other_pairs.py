@@ -50,12 +50,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class RewardLossComparesOtherPairs(LawRule):
     code = "LAW029"
+    fault = Fault.REWARD_MODEL_LEARNS_WRONG_ORDER
     severity = "error"
     law = "reward-loss"
 

@@ -54,12 +54,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class ScoreNotReadAtLastToken(LawRule):
     code = "LAW030"
+    fault = Fault.SCORE_READ_AT_WRONG_TOKEN
     severity = "error"
     law = "score-position"
 

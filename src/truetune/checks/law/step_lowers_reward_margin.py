@@ -47,6 +47,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.law.evidence.is_deeper_law_broken import any_law_broken
 from truetune.checks.rule import LawRule
@@ -54,6 +55,7 @@ from truetune.checks.rule import LawRule
 
 class StepLowersRewardMargin(LawRule):
     code = "LAW031"
+    fault = Fault.REWARD_MODEL_LEARNS_WRONG_ORDER
     severity = "error"
     law = "reward-step"
 

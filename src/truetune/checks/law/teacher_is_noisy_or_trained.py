@@ -41,12 +41,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
 
 
 class TeacherIsNoisyOrTrained(LawRule):
     code = "LAW035"
+    fault = Fault.TEACHER_FOLLOWED_WRONGLY
     severity = "error"
     law = "distillation"
 

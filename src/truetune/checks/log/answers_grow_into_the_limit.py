@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -60,6 +61,7 @@ MAX_SHARE_OF_ALWAYS_CUT = 0.8
 
 class AnswersGrowIntoTheLimit(LogRule):
     code = "LOG183"
+    fault = Fault.ANSWERS_CUT_AT_TOKEN_LIMIT
     symptoms = ("never-stops",)
     severity = "warning"
     kinds = ("reinforcement",)

@@ -37,6 +37,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -50,6 +51,7 @@ MIN_RECORDS = 20
 
 class CriticExplainsNothing(LogRule):
     code = "LOG187"
+    fault = Fault.CRITIC_LEARNS_NOTHING
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     kinds = ("reinforcement",)

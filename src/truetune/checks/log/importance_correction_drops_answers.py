@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -56,6 +57,7 @@ MAX_RATIO_OF_WARNING, MAX_RATIO_OF_NOTE = 0.3, 0.6
 
 class ImportanceCorrectionDropsAnswers(LogRule):
     code = "LOG189"
+    fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     kinds = ("reinforcement",)

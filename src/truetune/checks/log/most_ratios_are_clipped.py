@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -55,6 +56,7 @@ SEQUENCE_LEVEL = ("sequence", "gspo", "cispo")
 
 class MostRatiosAreClipped(LogRule):
     code = "LOG182"
+    fault = Fault.POLICY_MOVES_TOO_FAR
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     kinds = ("reinforcement",)

@@ -41,6 +41,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -65,6 +66,7 @@ MIN_CONTENT_GAIN = 0.05
 
 class OnlyTheFormatIsLearned(LogRule):
     code = "LOG184"
+    fault = Fault.REWARD_RISES_WITHOUT_THE_TASK
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     kinds = ("reinforcement",)

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -59,6 +60,7 @@ MIN_RECORDS = 10
 
 class PolicyRunsAwayFromItsReference(LogRule):
     code = "LOG180"
+    fault = Fault.POLICY_MOVES_TOO_FAR
     symptoms = ("garbage-output",)
     severity = "warning"
     kinds = ("reinforcement",)

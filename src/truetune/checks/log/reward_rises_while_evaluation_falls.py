@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -62,6 +63,7 @@ MIN_TREND_Z = 3.3
 
 class RewardRisesWhileEvaluationFalls(LogRule):
     code = "LOG181"
+    fault = Fault.REWARD_RISES_WITHOUT_THE_TASK
     severity = "warning"
     kinds = ("reinforcement",)
 

@@ -41,6 +41,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -62,6 +63,7 @@ MIN_GROWTH, MIN_LAST = 3.0, 0.03
 
 class SamplerDriftsFromTheTrainer(LogRule):
     code = "LOG188"
+    fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     symptoms = ("garbage-output", "nothing-is-learned")
     severity = "warning"
     kinds = ("reinforcement",)

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -55,6 +56,7 @@ MIN_FIRST_CALLS = 0.2
 
 class ToolCallsDieOut(LogRule):
     code = "LOG186"
+    fault = Fault.REWARD_RISES_WITHOUT_THE_TASK
     severity = "warning"
     kinds = ("reinforcement",)
 

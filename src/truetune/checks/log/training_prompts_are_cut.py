@@ -39,6 +39,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
@@ -53,6 +54,7 @@ MIN_SHARE = 0.02
 
 class TrainingPromptsAreCut(LogRule):
     code = "LOG185"
+    fault = Fault.PROMPTS_CUT_BEFORE_ANSWERING
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     kinds = ("reinforcement",)

@@ -46,6 +46,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.rollout_run import RolloutRun
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
@@ -62,6 +63,7 @@ MAX_DIFFERENCE = 1e-5
 
 class PreferredCompletionHasLowerReward(RolloutRule):
     code = "ROL018"
+    fault = Fault.PREFERENCES_REVERSED
     severity = "error"
 
     def __init__(self, subject: RolloutRun) -> None:

@@ -45,6 +45,7 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -67,6 +68,7 @@ def _divisions_by_spreads(module: Module) -> Iterator[ast.BinOp]:
 
 class AdvantagesDividedByNoSpread(SourceRule):
     code = "SRC542"
+    fault = Fault.POLICY_LOSS_WRONG
     severity = "warning"
     looks_at = CodePlaces("divisions of rewards by their spread", _divisions_by_spreads)
 

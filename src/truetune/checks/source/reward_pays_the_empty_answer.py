@@ -62,6 +62,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -79,6 +80,7 @@ def _reward_functions(module: Module) -> Iterator[ast.AST]:
 
 class RewardPaysTheEmptyAnswer(SourceRule):
     code = "SRC540"
+    fault = Fault.REWARD_PAID_WITHOUT_ANSWER
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     looks_at = CodePlaces("functions that give rewards", _reward_functions)

@@ -57,6 +57,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.examined_code_places import CodePlaces
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
@@ -88,6 +89,7 @@ def _decodings_in_policy_trainings(module: Module) -> Iterator[Call]:
 
 class SampledIdsReplacedByNewOnes(SourceRule):
     code = "SRC543"
+    fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     looks_at = CodePlaces("decoded answers of own policy training", _decodings_in_policy_trainings)
