@@ -223,6 +223,16 @@ def test_the_console_of_verl(tmp_path: Path) -> None:
     assert KL not in found
 
 
+def test_the_records_of_verl(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    figures = {"critic/score/mean": 0.3, "actor/pg_clipfrac": 0.5, "response_length/mean": 400}
+    lines = (json.dumps({"step": i, "data": figures}) for i in range(1, 21))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    log = read_run(path)
+    assert log.curve("reward").step.tolist() == list(range(1, 21))
+    assert list(BY_NAME[CLIPPED](log).findings())
+
+
 def test_weights_that_grow_old_at_once(tmp_path: Path) -> None:
     name = "sampling/sampling_logp_difference/mean"
     log = _run(tmp_path, {"reward": FLAT, name: _curve(0.01, 0.01, *[0.2] * 18, steps=20)})
