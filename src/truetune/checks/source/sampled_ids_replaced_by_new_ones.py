@@ -1,5 +1,4 @@
-"""A policy is trained on its answers after decoding and tokenizing them again: the ids may be others than those
-sampled.
+"""A policy is trained on its answers after decoding and tokenizing them again: not on the ids that were sampled.
 
 ## What it does
 Looks at files with a policy loss of their own (a backward pass, log-probabilities, rewards or advantages). It fires if
