@@ -101,7 +101,7 @@ def with_stop_as_pad() -> Any:
 def encoder() -> Any:
     """Sees all tokens at each, and reads its score at the first."""
     torch.manual_seed(0)
-    config = transformers.AutoConfig.for_model(
+    config: Any = transformers.AutoConfig.for_model(
         "bert",
         vocab_size=len(tiny.tokenizer()),
         hidden_size=32,
