@@ -3,7 +3,7 @@
 They fill the same record as the rollouts of a training by rewards, without rewards, advantages and losses: prompts,
 masks, stops and ids are judged by the same rules.
 
-The trade-off: what the loss makes of these completions is not noted. The law `distillation` has asked it before the
+The trade-off: what the loss makes of these completions is not noted; the law `distillation` has asked it before the
 run, on made-up ones.
 """
 

@@ -71,7 +71,7 @@ from typing import Any
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
-from truetune.probe.measuring.distilled_predictions import TOKEN_AFTER, TOKEN_BEFORE
+from truetune.probe.measuring.ways_to_compare_with_teacher import TOKEN_AFTER, TOKEN_BEFORE
 
 
 class DistillationComparesOtherPositions(LawRule):

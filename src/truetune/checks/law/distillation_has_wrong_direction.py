@@ -73,7 +73,7 @@ from typing import Any
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
-from truetune.probe.measuring.distilled_predictions import OPPOSITE
+from truetune.probe.measuring.ways_to_compare_with_teacher import OPPOSITE
 
 
 class DistillationHasWrongDirection(LawRule):

@@ -9,7 +9,6 @@ import torch
 
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.distilled_predictions import (
-    AS_SET,
     DistilledPass,
     TeacherCall,
     distilled_passes,
@@ -18,6 +17,7 @@ from truetune.probe.measuring.distilled_predictions import (
     with_made_up_completions,
 )
 from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
+from truetune.probe.measuring.ways_to_compare_with_teacher import AS_SET
 
 COST: Cost = "quick"
 # Micro-batches that are looked at. Chosen, not measured: each costs a pass of the student and two of the teacher.

@@ -32,11 +32,13 @@ from truetune.probe.measuring.trainer_gradients import (
     loss_of,
     trainer_autocast,
 )
+from truetune.probe.measuring.ways_to_compare_with_teacher import (
+    AS_SET,
+    OPPOSITE,
+    TOKEN_AFTER,
+    TOKEN_BEFORE,
+)
 
-AS_SET = "as the settings say"
-OPPOSITE = "in the opposite direction"
-TOKEN_BEFORE = "with the teacher's prediction of the token before"
-TOKEN_AFTER = "with the teacher's prediction of the token after"
 # How trainers name the teacher.
 TEACHER_ATTRIBUTES = ("teacher_model", "teacher")
 # TRL's trainer, whose loss takes prompts and completions as `_batch_of_prompts` makes them.
