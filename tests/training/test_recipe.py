@@ -19,7 +19,7 @@ from truetune.settings.run_spec import RunSpec
 from truetune.training.default_settings import DEFAULTS
 from truetune.training.setting_conflicts import (
     OTHER_STACKS,
-    PREFERENCE_METHODS,
+    METHODS_OF_SETTINGS,
     SET_BY_TRUETUNE,
     SUPPORTED_METHODS,
 )
@@ -401,7 +401,7 @@ def test_the_tables_name_settings() -> None:
     from truetune.settings.training_settings import Training
 
     known = set(Training.model_fields)
-    assert {*SHARED_ARGUMENTS, *OTHER_STACKS, *PREFERENCE_METHODS} <= known
+    assert {*SHARED_ARGUMENTS, *OTHER_STACKS, *METHODS_OF_SETTINGS} <= known
     assert set(DEFAULTS) == set(SUPPORTED_METHODS) == set(METHODS)
     for method in METHODS:
         accepted = set(arguments_class(method).__dataclass_fields__)

@@ -17,7 +17,7 @@ from truetune.checks.batch.template_never_applied import TemplateNeverApplied
 from truetune.checks.check_data import check
 from truetune.checks.findings import RANK, Finding, sort_findings
 from truetune.checks.judge_audit import audit
-from truetune.checks.judge_settings import judge_settings
+from truetune.checks.judge_settings import LOOK_AT_BATCHES, judge_settings
 from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import AuditReport, Report, add_judgement
 from truetune.data.conversation import Conversation
@@ -86,7 +86,11 @@ def check_settings_and_data(spec: RunSpec, listener: Listener) -> Report:
         progress=lambda rows, done, total: listener.busy("checking", done, total),
     )
     config = Config("truetune", __version__, "", spec, limit=spec.max_length)
-    return add_judgement(judge_rehearsal, judge_settings(config, spec))
+    of_settings = judge_settings(config, spec)
+    # What settings don't tell of a training by rewards, this run will see for itself: its reward functions are tried,
+    # and its rollouts judged (`audit_first_rollouts`).
+    missing = tuple(part for part in of_settings.not_judged if part.unlock != LOOK_AT_BATCHES)
+    return add_judgement(judge_rehearsal, replace(of_settings, not_judged=missing))
 
 
 def audit_first_batches_and_laws(
