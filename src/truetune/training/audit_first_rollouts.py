@@ -64,7 +64,7 @@ class RolloutAudit(TrainerCallback):
         checks: PreflightChecks,
         spec: RunSpec,
         probes: Probes,
-        note: Callable[[], None],
+        note: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:

@@ -8,7 +8,7 @@ range of its releases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +55,38 @@ class SampledAnswers:
 KeepAnswers = Callable[[SampledAnswers], None]
 
 
+class SamplerSeededByEpoch(torch.utils.data.Sampler[int]):
+    """A sampler of TRL's whose order depends on the seed and the epoch alone.
+
+    TRL's draws the order of each epoch from a generator that begins when the run begins: a run that resumes in the
+    second epoch would have the order of the first one again.
+    """
+
+    def __init__(self, sampler: Any, trainer: Any) -> None:
+        self.sampler, self.trainer = sampler, trainer
+
+    def __iter__(self) -> Iterator[int]:
+        # The epoch is a fraction of steps: a run that resumes is in the middle of one, and sums may lack a last digit.
+        epoch = int((self.trainer.state.epoch or 0.0) + 1e-6)
+        generator = getattr(self.sampler, "generator", None)
+        if generator is not None:
+            generator.manual_seed(self.trainer.args.seed + epoch)
+        return iter(self.sampler)
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+
 class GRPOOnIds(GRPOTrainer):
     """TRL's GRPO on prompts of ids."""
 
     rollout_rows: RolloutRows
     keep_answers: KeepAnswers | None = None
     """Is given the answers of each generation of the training, and of no evaluation"""
+
+    def _get_train_sampler(self, dataset: Any = None) -> Any:
+        """TRL's sampler, in an order that a run which resumes in a later epoch finds again."""
+        return SamplerSeededByEpoch(super()._get_train_sampler(dataset), self)
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         """Exchange the numbers of rows for the rows, before answers are sampled to them."""

@@ -405,7 +405,8 @@ def prepare_for_rollouts(
         difference = rollout_trainer.describe_what_resuming_changes(trainer, step)
         if difference:
             say(difference)
-        return ()
+        # A run that ended by what its rollouts showed must not train on because it was started again.
+        return (audit_first_rollouts.RolloutAudit(looks, filled.spec, ready.probes),)
     with run_first_process_before_others() as leads:
         if leads:
             for report in audit_first_rollouts.try_own_reward_functions(filled.spec, say):
