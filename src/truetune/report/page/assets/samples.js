@@ -67,7 +67,7 @@ truetune.answers = (element, data) => {
       one.details.hidden = !found.some(Boolean) || (state.verdict !== "" && !verdicts(one).includes(state.verdict));
       shown += one.details.hidden ? 0 : 1;
       one.head.replaceChildren(
-        ...found.flatMap((answer, side) => answer ? [...(two ? [make("span", { class: "place" }, `${"AB"[side]} `)] : []), badge(answer), " "] : []),
+        ...found.flatMap((answer, side) => answer ? [...(two ? [make("span", { class: "place" }, `${"AB"[side]} `)] : []), badge(answer), answer.reward === undefined ? " " : ` reward ${short(answer.reward)} `] : []),
         make("span", { class: "s-question" }, one.prompt.question.split("\n").find((line) => line.trim()) || one.prompt.question), make("span", { class: "place" }, ` ${one.prompt.place}${one.prompt.seen ? ", trained on" : ""}`));
       fill(one);
     }
