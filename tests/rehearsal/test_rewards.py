@@ -106,6 +106,6 @@ def test_a_constant_reward_is_the_functions_own_fault() -> None:
     report = rehearsed(None, constant)
     ((severity, message),) = found(report)
     assert severity == "warning"
-    assert message.startswith("the run's reward functions give 0.5 to right answers")
+    assert message.startswith("the run's reward functions give 0.5 to each of 56 answers")
     # The trainer itself is sound: it learns what it is paid for.
     assert report.rewards["learned"]["policy"][-1] > 0.6

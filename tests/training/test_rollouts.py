@@ -69,6 +69,7 @@ def settings(root: Path, **training: Any) -> RunSpec:
             "max_length": 96,
             "watch": {"prompts": 1, "max_new_tokens": 4},
             "trainer": {"report_to": "none"},
+            "rehearsal": False,
             "training": {
                 "method": "grpo",
                 "rewards": f"{root / 'rewards.py'}:early_letters",
@@ -89,13 +90,15 @@ def settings(root: Path, **training: Any) -> RunSpec:
 
 @pytest.fixture(scope="module")
 def whole(folder: Path) -> tuple[Path, Trained]:
-    """A run from its beginning to its end, without the trial of the reward function: that is a program of its own."""
+    """A run from its beginning to its end, rehearsed, without the trial of the reward function: that is a program of
+    its own."""
     out = folder / "whole"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "truetune.training.audit_first_rollouts.try_own_reward_functions", lambda *_: ()
         )
-        return out, train_run(settings(folder, output_dir=str(out)))
+        spec = settings(folder, output_dir=str(out)).model_copy(update={"rehearsal": True})
+        return out, train_run(spec)
 
 
 def record_of(out: Path) -> dict[str, Any]:
@@ -152,7 +155,8 @@ def test_a_prompt_is_what_the_template_makes_of_the_question(whole: tuple[Path, 
 def test_the_first_rollouts_are_judged_and_recorded(whole: tuple[Path, Trained]) -> None:
     record, done = record_of(whole[0]), whole[1]
     assert record["method"] == "grpo"
-    assert record["skipped"] == ["the audit of batches", "the rehearsal"]
+    assert record["skipped"] == ["the audit of batches"]
+    assert record["looks"]["the rehearsal"] == []
     # A random model ends no answer within six tokens.
     assert rules_found_in_rollouts(record) == ["first-completions-cut-or-empty"]
     assert record["data"]["counts"] == {"rows": 10, "encoded": 10, "dropped": 0, "rejected": 0}
@@ -196,6 +200,8 @@ def test_a_run_that_resumes_in_its_second_epoch_is_the_run_that_never_stopped(
     assert record_of(out)["status"] == "failed"
     train_run(spec)
     assert record_of(out)["resumed"][0]["step"] == 5
+    # The other one was rehearsed before: that has left nothing behind.
+    assert record_of(out)["skipped"] == ["the audit of batches", "the rehearsal"]
     assert log_of(out) == log_of(whole[0])
     weights = "model.safetensors"
     assert (out / weights).read_bytes() == (whole[0] / weights).read_bytes()

@@ -142,6 +142,9 @@ def rehearse_run(
         )
         if can_record_rollouts(trainer):
             recitation = rehearsal.rehearse_by_rewards()
+            # Its batches hold prompts alone: no line of them is missed where the miniature was trained by rewards.
+            if "nothing" not in recitation["rewards"] and "lost" in record.facts:
+                record.facts["rollouts_follow"] = record.facts.pop("lost")
         else:
             recitation = rehearsal.memorise_and_recite()
         recitation["seconds"] = round(time.perf_counter() - started, 2)

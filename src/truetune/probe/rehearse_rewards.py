@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -246,18 +247,18 @@ class _Trial:
         """Step on right and wrong answers by the trainer's own rewards and loss.
 
         Returns:
-            `nothing`, why it was not tried; or `right` and `wrong`, the mean rewards, `form`, and where they differ
+            `nothing`, why it was not tried; or `right` and `wrong`, the mean rewards in `form`; `tried`, how many answers,
+            and `spread`, the largest reward of all of them less the smallest; and where the right ones are paid more,
             `margins`, (before, after) of each prompt in nats, and `steps`.
         """
         if len([row for row in self.rows if row.reference]) < len(self.rows):
             return {"nothing": "no column of a usual name holds the right answers"}
         try:
-            pairs, right, wrong, form = self._best_paid_form()
+            pairs, facts = self._best_paid_form()
         except Exception as error:
             # The user's function may raise anything; the second trial does without it.
             return {"nothing": f"the reward functions raise {type(error).__name__}: {error}"}
-        facts: dict[str, Any] = {"right": right, "wrong": wrong, "form": form, "margins": []}
-        if not right > wrong:
+        if not facts["right"] > facts["wrong"]:
             return facts
         ids = [
             self._answer_ids(pair[number % 2]) for pair in pairs for number in range(GROUP_SIZE)
@@ -272,21 +273,25 @@ class _Trial:
         margins = zip(before, self._margins(pairs), strict=True)
         return facts | {"margins": [list(pair) for pair in margins], "steps": steps}
 
-    def _best_paid_form(self) -> tuple[list[tuple[str, str]], float, float, str]:
-        """(right and wrong answer of each prompt, their mean rewards, the form) in the form whose right answers are paid
+    def _best_paid_form(self) -> tuple[list[tuple[str, str]], dict[str, Any]]:
+        """(right and wrong answer of each prompt, the facts on their rewards) in the form whose right answers are paid
         most above the wrong ones."""
-        best: tuple[list[tuple[str, str]], float, float, str] | None = None
+        best: tuple[list[tuple[str, str]], dict[str, Any]] | None = None
+        every: list[float] = []
         for before, after in ANSWER_FORMS:
             pairs = [
                 (f"{before}{row.reference}{after}", f"{before}{self._wrong_answer(row)}{after}")
                 for row in self.rows
             ]
-            right = self._mean_reward([pair[0] for pair in pairs])
-            wrong = self._mean_reward([pair[1] for pair in pairs])
-            if best is None or right - wrong > best[1] - best[2]:
-                best = pairs, right, wrong, f"{before}X{after}"
+            of_right = self._rewards_of([pair[0] for pair in pairs])
+            of_wrong = self._rewards_of([pair[1] for pair in pairs])
+            every += [*of_right, *of_wrong]
+            right, wrong = fmean(of_right), fmean(of_wrong)
+            if best is None or right - wrong > best[1]["right"] - best[1]["wrong"]:
+                best = pairs, {"right": right, "wrong": wrong, "form": f"{before}X{after}"}
         assert best is not None
-        return best
+        spread = max(every) - min(every)
+        return best[0], best[1] | {"tried": len(every), "spread": spread, "margins": []}
 
     def _wrong_answer(self, row: _Row) -> str:
         """The right answer of another prompt; `?` where all are the same."""
@@ -294,8 +299,8 @@ class _Trial:
         others = (*self.rows[place + 1 :], *self.rows[:place])
         return next((one.reference for one in others if one.reference != row.reference), "?")
 
-    def _mean_reward(self, texts: Sequence[str]) -> float:
-        """The mean of what the trainer's own functions give to an answer to each prompt, weighted and summed."""
+    def _rewards_of(self, texts: Sequence[str]) -> list[float]:
+        """What the trainer's own functions give to an answer to each prompt, weighted and summed."""
         inputs = [dict(row.row) for row in self.rows]
         prompts = [row["prompt"] for row in inputs]
         completions: list[Any] = [
@@ -304,7 +309,8 @@ class _Trial:
         ]
         ids = [self._answer_ids(text) for text in texts]
         given = self.trainer._calculate_rewards(inputs, prompts, completions, ids).float()
-        return float((given * self.trainer.reward_weights.to(given.device)).nansum(dim=1).mean())
+        sums = (given * self.trainer.reward_weights.to(given.device)).nansum(dim=1)
+        return [float(one) for one in sums.tolist()]
 
     def _answer_ids(self, text: str) -> list[int]:
         """The ids of an answer, with a stop."""

@@ -134,6 +134,19 @@ def rehearse_trainer(trainer: Any, spec: RunSpec, rows: Any) -> Any:
     )
 
 
+def rehearse_trainer_by_rewards(trainer: Any, spec: RunSpec) -> Any:
+    """Rehearse a training by rewards in miniature: does its code raise what it is paid for?
+
+    Args:
+        trainer: as it will train; left as it is.
+        spec: the filled settings.
+    """
+    from truetune.rehearsal.rehearsal_report import judge_rehearsal
+    from truetune.rehearsal.rehearse_in_process import record_rehearsal
+
+    return judge_rehearsal([record_rehearsal(trainer, batches=AUDIT_BATCHES, laws="none")], spec)
+
+
 def _data_rows_of_first_batches(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[str, Any]]:
     """The rows of the first batches, as they are in the data."""
     with temporary_data_loader_and_tokenizer(trainer) as (loader, _):

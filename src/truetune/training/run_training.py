@@ -376,7 +376,8 @@ def prepare_for_rollouts(
     looks: preflight_checks.PreflightChecks,
     record: RunFile,
 ) -> tuple[Any, ...]:
-    """Try the reward functions of a training by rewards, and have its answers kept and its first rollouts judged.
+    """Try the reward functions of a training by rewards, rehearse it, and have its answers kept and its first rollouts
+    judged.
 
     Args:
         trainer: as it will train.
@@ -413,8 +414,16 @@ def prepare_for_rollouts(
                 looks.keep_report_or_stop_on_findings(
                     f"the trial of {report.subjects[0].path}", report
                 )
-    # A batch holds prompts alone, and what is learned is in no row: there is nothing to memorise.
-    skipped = ("the audit of batches", "the rehearsal")
+            if filled.spec.rehearsal:
+                with hide_other_processes_from_accelerate():
+                    looks.keep_report_or_stop_on_findings(
+                        "the rehearsal",
+                        preflight_checks.rehearse_trainer_by_rewards(trainer, filled.spec),
+                    )
+            else:
+                say("no rehearsal: it is switched off")
+    # A batch holds prompts alone.
+    skipped = ("the audit of batches", *(() if filled.spec.rehearsal else ("the rehearsal",)))
 
     def note() -> None:
         record.record_checks(looks.findings_by_check, skipped=skipped)

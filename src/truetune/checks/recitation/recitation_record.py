@@ -112,9 +112,13 @@ class GoldenRollouts(TypedDict, total=False):
     wrong: float
     form: str
     """In which they were written, `\\boxed{X}`"""
+    tried: int
+    """Answers in all forms, right and wrong ones"""
+    spread: float
+    """Their largest reward less the smallest"""
     margins: Sequence[tuple[float, float]]
-    """Of each prompt how much likelier the right answer is, before and after, in nats; empty where the rewards are the
-    same"""
+    """Of each prompt how much likelier the right answer is, before and after, in nats; empty where right answers are
+    paid no more than wrong ones"""
     steps: int
 
 

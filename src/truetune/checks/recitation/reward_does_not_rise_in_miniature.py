@@ -1,4 +1,4 @@
-"""A training by rewards raises no reward on a miniature, or pays right and wrong answers alike.
+"""A training by rewards raises no reward on a miniature, or gives all answers the same reward.
 
 ## What it does
 Trains a miniature of the model (same architecture, few weights) by the run's own trainer, twice. First right and wrong
@@ -8,7 +8,8 @@ certain word, which the miniature says in one of four answers at the start. That
 
 It tells apart why nothing rises: no sampled token is in the loss; the loss does not depend on the model; the loss has
 the opposite sign; the sampler answers with other weights than those that are trained; all answers of a group are alike.
-Where the run's own functions give the same to right answers in seven forms and to wrong ones, it says that as well.
+Where the run's own functions give the same to all answers, right ones in seven forms and wrong ones, it is a warning; a
+note where they give 0, for they may pay for another form.
 
 ## Why it is bad
 The loss of such a training is near 0 in sound runs and in broken ones, and a reward that stays where it is looks like a
@@ -92,12 +93,13 @@ class RewardDoesNotRiseInMiniature(RecitationRule):
                     *_lines_on_margins(own),
                 ],
             )
-        elif "right" in own and own["right"] == own["wrong"]:
+        elif own.get("tried") and own["spread"] == 0:
+            # 0 for all may be a form of answers that is not among the seven.
             yield self.finding(
-                f"the run's reward functions give {own['right']:.3g} to right answers, in each of seven"
-                " forms, and as much to wrong ones",
+                f"the run's reward functions give {own['right']:.3g} to each of {own['tried']} answers:"
+                " right ones in seven forms, and wrong ones",
                 PAID_ALIKE_REMEDY,
-                severity="warning",
+                severity="warning" if own["right"] else "info",
             )
 
     def unmet(self) -> Unmet | None:
