@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
-trl = pytest.importorskip("trl", minversion="1.16")
+pytest.importorskip("torch")
+pytest.importorskip("trl", minversion="1.16")
 
-from tests.auditing import tiny  # noqa: E402 - needs the packages asked for above
-from tests.auditing.tiny_rollouts import grpo  # noqa: E402 - needs the packages asked for above
-from truetune.rehearsal.rehearsal_report import RehearsalReport, judge_rehearsal  # noqa: E402 - needs the packages asked for above
-from truetune.rehearsal.rehearse_in_process import record_rehearsal  # noqa: E402 - needs the packages asked for above
-from truetune.report.report_terminal import report_as_text  # noqa: E402 - needs the packages asked for above
+from trl import GRPOTrainer
+
+from tests.auditing import tiny
+from tests.auditing.tiny_rollouts import grpo
+from truetune.rehearsal.rehearsal_report import RehearsalReport, judge_rehearsal
+from truetune.rehearsal.rehearse_in_process import record_rehearsal
+from truetune.report.report_terminal import report_as_text
 
 RULE = "reward-does-not-rise-in-miniature"
 
@@ -36,7 +38,7 @@ def constant(completions: Any, **_: Any) -> list[float]:
     return [0.5] * len(completions)
 
 
-class Stale(trl.GRPOTrainer):
+class Stale(GRPOTrainer):
     """Samples with the weights that it began with."""
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
@@ -50,7 +52,7 @@ class Stale(trl.GRPOTrainer):
             self.model.load_state_dict(now)
 
 
-class Turned(trl.GRPOTrainer):
+class Turned(GRPOTrainer):
     """Descends where it should ascend."""
 
     def _compute_loss(self, model: Any, inputs: Any) -> Any:

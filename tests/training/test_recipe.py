@@ -18,8 +18,8 @@ from truetune.settings.read_truetune_settings import find_own_settings_and_file,
 from truetune.settings.run_spec import RunSpec
 from truetune.training.default_settings import DEFAULTS
 from truetune.training.setting_conflicts import (
-    OTHER_STACKS,
     METHODS_OF_SETTINGS,
+    OTHER_STACKS,
     SET_BY_TRUETUNE,
     SUPPORTED_METHODS,
 )

@@ -125,7 +125,8 @@ def test_each_answer_is_kept_with_its_own_reward(folder: Path, whole: tuple[Path
         rewards = [sample.scores.reward for sample in one.samples]
         assert len(rewards) == 4
         texts = [
-            tokenizer().decode(sample.answer.ids, skip_special_tokens=True) for sample in one.samples
+            tokenizer().decode(list(sample.answer.ids), skip_special_tokens=True)
+            for sample in one.samples
         ]
         # By the function itself, on the texts that are kept.
         own = [sum(letter < "n" for letter in text) / max(len(text), 1) for text in texts]
@@ -147,7 +148,7 @@ def test_a_prompt_is_what_the_template_makes_of_the_question(whole: tuple[Path, 
     passes = read_passes_with_new_token_limits(whole[0], within=ROLLOUTS)
     for sample in passes[0][0].samples:
         chat = [{"role": "user", "content": sample.prompt.question}]
-        expected = tokenizer().apply_chat_template(chat, add_generation_prompt=True)
+        expected: Any = tokenizer().apply_chat_template(chat, add_generation_prompt=True)
         assert list(sample.prompt.ids) == expected["input_ids"]
         assert sample.prompt.reference.startswith("There are")
 
@@ -166,7 +167,9 @@ def test_the_first_rollouts_are_judged_and_recorded(whole: tuple[Path, Trained])
     assert (done.steps, done.loss, done.exit_code) == (8, None, 0)
 
 
-def test_the_report_of_a_run_has_its_answers_with_their_rewards(whole: tuple[Path, Trained]) -> None:
+def test_the_report_of_a_run_has_its_answers_with_their_rewards(
+    whole: tuple[Path, Trained],
+) -> None:
     run = build_run_report([str(whole[0])], RunSpec()).more()["runs"][0]
     assert [one["step"] for one in run["rollouts"]] == list(range(8))
     sample = run["rollouts"][0]["samples"][0]
@@ -211,14 +214,18 @@ def test_another_reward_function_is_another_run(folder: Path, whole: tuple[Path,
     other = folder / "other.py"
     other.write_text(REWARDS + "\n# Changed.\n", encoding="utf-8")
     spec = settings(folder, output_dir=str(whole[0]), rewards=f"{other}:early_letters")
-    with pytest.raises(UsageError, match="a run .* that differs: the reward functions"):
+    with pytest.raises(UsageError, match=r"a run .* that differs: the reward functions"):
         train_run(spec)
 
 
 def test_rollouts_without_any_reward_end_the_run_where_warnings_do(folder: Path) -> None:
     # A random model never gives the reference, so that all rewards are 0.
-    spec = settings(folder, output_dir=str(folder / "ended"), rewards="exact", max_steps=3, save_steps=1)
-    with pytest.raises(FindingsError, match="the first rollouts found .*groups-without-reward-spread"):
+    spec = settings(
+        folder, output_dir=str(folder / "ended"), rewards="exact", max_steps=3, save_steps=1
+    )
+    with pytest.raises(
+        FindingsError, match=r"the first rollouts found .*groups-without-reward-spread"
+    ):
         train_run(spec.model_copy(update={"fail_on": "warning"}))
     record = record_of(folder / "ended")
     assert record["status"] == "failed"
@@ -241,7 +248,7 @@ def test_a_function_that_pays_the_empty_answer_ends_the_run_before_its_first_ste
     spec = settings(
         folder, output_dir=str(folder / "loose"), rewards=f"{folder / 'loose.py'}:contained"
     )
-    with pytest.raises(FindingsError, match="the trial of .*contained found .*reward-pays-empty"):
+    with pytest.raises(FindingsError, match=r"the trial of .*contained found .*reward-pays-empty"):
         train_run(spec)
     assert not (folder / "loose" / ROLLOUTS).exists()
 
@@ -283,7 +290,9 @@ def test_a_prompt_that_leaves_no_room_is_left_out_and_counted(folder: Path, tmp_
     assert len(data.train) == 1
     assert data.encoded.counts["dropped"] == 1
     assert any("leaves no room" in choice.why for choice in data.choices)
-    with pytest.raises(DataError, match="no prompt is left to sample answers to: its prompt leaves"):
+    with pytest.raises(
+        DataError, match="no prompt is left to sample answers to: its prompt leaves"
+    ):
         rows_of(folder, tmp_path, rows[1:], val_size=0)
 
 
@@ -322,5 +331,5 @@ def test_a_reward_that_is_not_there_is_named(
 
 def test_fewer_prompts_than_one_generation_are_refused(folder: Path) -> None:
     spec = settings(folder, gradient_accumulation_steps=16, output_dir=str(folder / "few"))
-    with pytest.raises(UsageError, match="16 prompts are answered in one generation .* has 8"):
+    with pytest.raises(UsageError, match=r"16 prompts are answered in one generation .* has 8"):
         train_run(spec, force=True)

@@ -84,7 +84,9 @@ NO_OUTPUT = Unmet(
 )
 SEE_A_RUN = "see what a run does: truetune run -- YOUR COMMAND"
 NOT_RECITED = Unmet("nothing was recited", "truetune rehearse has a miniature of the model recite")
-LEARNS_BY_REWARDS = Unmet("it is about rows that are memorised, and this training learns by rewards")
+LEARNS_BY_REWARDS = Unmet(
+    "it is about rows that are memorised, and this training learns by rewards"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,9 +188,7 @@ def _run_values(run: RunFolder, name: str) -> dict[str, Any]:
         ],
         "looks": [_pass_values(sampling_pass, limit) for sampling_pass, limit in kept],
         "looks_left_out": len(run.looks) - len(kept),
-        "rollouts": [
-            _pass_values(*one) for one in _spread_passes(run.rollouts, MAX_ROLLOUTS)
-        ],
+        "rollouts": [_pass_values(*one) for one in _spread_passes(run.rollouts, MAX_ROLLOUTS)],
     }
 
 

@@ -61,6 +61,7 @@ from truetune.probe.memorise_batch import (
 )
 from truetune.probe.orders_from_launcher_to_hook import HookOrders
 from truetune.probe.peek_batches import PeekedBatch, peek_batches
+from truetune.probe.record_rollouts_of_trl_trainer import can_record_rollouts
 from truetune.probe.record_run_ready_to_train import (
     ObservedData,
     law_names,
@@ -68,7 +69,6 @@ from truetune.probe.record_run_ready_to_train import (
     trial_of,
     unwrap_model,
 )
-from truetune.probe.record_rollouts_of_trl_trainer import can_record_rollouts
 from truetune.probe.rehearse_rewards import rehearse_rewards
 from truetune.probe.run_record import Record
 from truetune.probe.swap_in_miniature import innermost_model, swap_in_miniature
@@ -225,7 +225,7 @@ class _Rehearsal:
         return facts | {"nothing": nothing}
 
     def rehearse_by_rewards(self) -> dict[str, Any]:
-        """The facts of a training that samples its answers: no row holds what is learned, so that nothing is memorised."""
+        """The facts of a training that samples its answers: no row holds what is learned, so nothing is memorised."""
         stops = stop_ids_of_server(self.model, self.tokenizer)
         into = innermost_model(self.model).get_input_embeddings()
         size = int(getattr(into, "num_embeddings", 0))

@@ -6,8 +6,8 @@ Two trials, each on a few short prompts, with the trainer's own sampling, advant
 1. **Golden rollouts**: right and wrong answers stand in the place of sampled ones. The trainer's own reward functions
    score them, and its loss is stepped on them. The right answers must become likelier relative to the wrong ones.
 2. **A reward that can be learned**: 1 where an answer begins with the first word of a right answer, the same word for
-   all prompts. The miniature first learns to say it now and then, since no reward raises what is never sampled. Then the
-   trainer samples by itself, and the reward must rise.
+   all prompts. The miniature first learns to say it now and then, since no reward raises what is never sampled. Then
+   the trainer samples by itself, and the reward must rise.
 
 What does not rise is told apart by what else was seen: rewards without spread, no token in the loss, a gradient of 0,
 or a policy that learns while the sampled answers stay as they were. The trade-off: groups are of eight answers of at
@@ -48,7 +48,7 @@ MAX_ROWS_READ = 64
 """Rows among which short prompts are looked for"""
 MAX_PROMPT_TOKENS = 512
 LEARNING_RATE = 1e-3
-"""Measured on a Llama of two layers: at three times as much the first step undoes what the miniature could say before"""
+"""Measured on a Llama of two layers: at three times as much the first step undoes what it could say before"""
 GOLDEN_STEPS = 20
 """Chosen: a right trainer moves the margins by some nats within ten"""
 SAMPLED_TOKENS = 2
@@ -115,9 +115,7 @@ def _choose_rows(trainer: Any, tokenizer: Any) -> list[_Row]:
         reference = _right_answer_of(row)
         words = tokenizer(reference or _last_text(row), add_special_tokens=False)["input_ids"]
         if words and prompt_ids and len(prompt_ids) <= MAX_PROMPT_TOKENS:
-            found.setdefault(
-                tuple(prompt_ids), _Row(row, prompt_ids, reference, int(words[0]))
-            )
+            found.setdefault(tuple(prompt_ids), _Row(row, prompt_ids, reference, int(words[0])))
     ordered = sorted(found.values(), key=lambda one: (not one.reference, len(one.prompt_ids)))
     return ordered[:MAX_PROMPTS]
 
@@ -248,7 +246,7 @@ class _Trial:
 
         Returns:
             `nothing`, why it was not tried; or `right` and `wrong`, the mean rewards in `form`; `tried`, how many answers,
-            and `spread`, the largest reward of all of them less the smallest; and where the right ones are paid more,
+            and `spread`, the largest reward of them less the smallest; and where the right ones are paid more,
             `margins`, (before, after) of each prompt in nats, and `steps`.
         """
         if len([row for row in self.rows if row.reference]) < len(self.rows):
@@ -260,9 +258,7 @@ class _Trial:
             return {"nothing": f"the reward functions raise {type(error).__name__}: {error}"}
         if not facts["right"] > facts["wrong"]:
             return facts
-        ids = [
-            self._answer_ids(pair[number % 2]) for pair in pairs for number in range(GROUP_SIZE)
-        ]
+        ids = [self._answer_ids(pair[number % 2]) for pair in pairs for number in range(GROUP_SIZE)]
         before = self._margins(pairs)
         optimizer = self._make_optimizer()
         steps = 0
@@ -274,8 +270,8 @@ class _Trial:
         return facts | {"margins": [list(pair) for pair in margins], "steps": steps}
 
     def _best_paid_form(self) -> tuple[list[tuple[str, str]], dict[str, Any]]:
-        """(right and wrong answer of each prompt, the facts on their rewards) in the form whose right answers are paid
-        most above the wrong ones."""
+        """(right and wrong answer of each prompt, the facts on their rewards) in the form whose right answers are
+        paid most above the wrong ones."""
         best: tuple[list[tuple[str, str]], dict[str, Any]] | None = None
         every: list[float] = []
         for before, after in ANSWER_FORMS:
@@ -381,7 +377,10 @@ class _Trial:
         optimizer = self._make_optimizer()
         with _attributes_set(self.trainer, replaced):
             for _ in range(LEARNING_STEPS):
-                if time.perf_counter() >= self.until or min(rewards[-2:], default=0) >= LEARNED_SHARE:
+                if (
+                    time.perf_counter() >= self.until
+                    or min(rewards[-2:], default=0) >= LEARNED_SHARE
+                ):
                     break
                 count, norm = self._step(optimizer)
                 in_loss, gradient = in_loss + count, max(gradient, norm)
@@ -404,7 +403,8 @@ class _Trial:
             if float(shares.min()) >= STARTING_SHARE or time.perf_counter() >= self.until:
                 return
             # Prompts that say it often enough already wait for the others.
-            (-each[shares < STARTING_SHARE]).sum().backward()
+            loss: Any = -each[shares < STARTING_SHARE].sum()
+            loss.backward()
             optimizer.step()
             optimizer.zero_grad()
 
@@ -414,9 +414,7 @@ class _Trial:
         each = []
         for row in self.rows:
             ids = torch.tensor([row.prompt_ids], device=device)
-            output = self.model(
-                input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False
-            )
+            output = self.model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False)
             each.append(output.logits[0, -1].float())
         return torch.stack(each)
 

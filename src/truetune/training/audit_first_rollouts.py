@@ -23,8 +23,8 @@ from truetune.rewards.check_reward import check_reward
 from truetune.rewards.reward_process import RewardFunctionError
 from truetune.rewards.trial_in_progress import TrialOptions
 from truetune.settings.run_spec import RunSpec
-from truetune.training.reward_names import is_built_in
 from truetune.training.preflight_checks import PreflightChecks
+from truetune.training.reward_names import is_built_in
 
 # Chosen, not measured: one generation, and the first use of a second one, are a few passes; no run waits for more.
 MAX_PASSES = 8

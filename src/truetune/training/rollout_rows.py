@@ -7,6 +7,7 @@ trade-off: all prompts are made before the first step and held in memory, some h
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,9 +18,9 @@ import datasets
 import numpy as np
 
 from truetune.data.conversation import Conversation
-from truetune.data.find_data_files import find_data_files_of_paths
-from truetune.data.guard_output_folder import file_digest
+from truetune.data.find_data_files import find_data_files_of_paths, open_raw
 from truetune.data.read_rows_as_conversations import read_conversations
+from truetune.data.remote_path import DataPath
 from truetune.data.split_lines_into_stretches import FileScan
 from truetune.encoding.cache_key import cache_key_of_inputs, collect_key_inputs
 from truetune.encoding.encode_data_set import Encoded, Progress
@@ -42,6 +43,7 @@ ROW_NUMBER = "truetune_row"
 """The column with the number of a row among those that are trained on"""
 STAND_IN_ANSWER = "."
 """The answer of a row that has none, while its prompt is made; it is in no prompt and no reference"""
+BLOCK_BYTES = 1 << 20
 TOO_LONG = "its prompt leaves no room for an answer of training.max_completion_length tokens"
 
 
@@ -168,7 +170,7 @@ def _held_out_rows(spec: RunSpec, rows: list[RolloutRow]) -> frozenset[int]:
 def _describe_prompts(spec: RunSpec, probes: Probes, counts: dict[str, int]) -> Encoded:
     """What the record of a run says of its data. Nothing is written to the cache: the folder is none."""
     sources = find_data_files_of_paths(spec.data)
-    scans = [FileScan(file_digest(source.path), ()) for source in sources]
+    scans = [FileScan(_digest_of_file(source.path), ()) for source in sources]
     inputs = collect_key_inputs(spec, probes, sources, scans)
     manifest = {
         "key": cache_key_of_inputs(inputs),
@@ -178,6 +180,15 @@ def _describe_prompts(spec: RunSpec, probes: Probes, counts: dict[str, int]) -> 
         "notices": [],
     }
     return Encoded(Path(), manifest, reused=False, notices=(), seconds=0.0)
+
+
+def _digest_of_file(path: DataPath) -> str:
+    """The digest of a file's bytes, here or in an object store, as `truetune encode` makes it."""
+    digest = hashlib.blake2b(digest_size=20)
+    with open_raw(path) as raw:
+        while block := raw.read(BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _choices_of_rollout_rows(
@@ -190,4 +201,6 @@ def _choices_of_rollout_rows(
     if unanswered:
         yield Choice("data", f"{unanswered:,} rows without an answer", "no reference for rewards")
     if held and spec.training.val_size is None:
-        yield Choice("training.val_size", len(held), "rows held out, to be answered; 0 trains on all")
+        yield Choice(
+            "training.val_size", len(held), "rows held out, to be answered; 0 trains on all"
+        )

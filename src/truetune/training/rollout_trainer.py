@@ -118,7 +118,8 @@ class GRPOOnIds(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         """Sample and score by TRL's code; hand on what this process sampled."""
         output = super()._generate_and_score_completions(inputs)
-        if self.keep_answers is not None and self.model.training:
+        model: Any = self.model
+        if self.keep_answers is not None and model.training:
             self.keep_answers(self._answers_of_generation(output))
         return output
 
@@ -169,7 +170,7 @@ def make_rollout_trainer(recipe: Recipe, ready: PreparedModel, data: TrainingDat
     try:
         trainer = GRPOOnIds(
             model=ready.model,
-            reward_funcs=rewards,
+            reward_funcs=list(rewards),
             args=arguments,
             train_dataset=rows.numbered(),
             processing_class=ready.tokenizer,

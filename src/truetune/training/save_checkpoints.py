@@ -286,8 +286,8 @@ class CheckpointSaver(TrainerCallback):
 def _no_model_card(trainer: Any) -> Iterator[None]:
     """While this lasts, the trainer writes no README.md.
 
-    TRL's trainers write one into the run's folder with each checkpoint. A run that resumes could not tell it from one of
-    the user's, and would refuse the folder.
+    TRL's trainers write one into the run's folder with each checkpoint. A run that resumes could not tell it from one
+    of the user's, and would refuse the folder.
     """
     trainer.create_model_card = lambda *_, **__: None
     try:

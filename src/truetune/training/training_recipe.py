@@ -15,7 +15,6 @@ from truetune.errors import SpecError, TokenizerError
 from truetune.settings.read_truetune_settings import validate_settings
 from truetune.settings.run_spec import RunSpec, Watch
 from truetune.settings.training_settings import Method, Training
-from truetune.training.reward_names import parser_of_rewards
 from truetune.training.default_settings import (
     DEFAULT_MAX_LENGTH,
     Choice,
@@ -30,6 +29,7 @@ from truetune.training.default_settings import (
     fill_warmup,
 )
 from truetune.training.read_model_shape import read_model_shape
+from truetune.training.reward_names import parser_of_rewards
 from truetune.training.setting_conflicts import refuse_conflicts
 
 __all__ = ["Choice", "Recipe", "make_recipe", "trainer_arguments_of_recipe"]

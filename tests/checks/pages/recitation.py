@@ -36,8 +36,7 @@ def audited(rule: type[Rule[Any]], text: str) -> AuditReport:
 @cache
 def _rehearsed(text: str) -> Record:
     imports = (
-        "from tests.rehearsal.server import server\n"
-        "from tests.auditing.tiny_rollouts import grpo\n"
+        "from tests.rehearsal.server import server\nfrom tests.auditing.tiny_rollouts import grpo\n"
     )
     names = run(imports + text)
     record = record_rehearsal(names["run"], source_data=names.get("given"), laws="none", rows=3)

@@ -57,15 +57,16 @@ from truetune.checks.rule import RecitationRule
 
 # Steps of which the mean reward is taken: a step of four groups scatters by 0.1.
 LAST_STEPS = 5
-# Chosen between what was measured on a miniature of two layers: sound trainers rise by 0.5 to 0.7 in forty steps, broken
-# ones by less than 0.1 (tests/rehearsal/test_rewards.py).
+# Chosen between what was measured on a miniature of two layers: sound trainers rise by 0.5 to 0.7 in forty
+# steps, broken ones by less than 0.1 (tests/rehearsal/test_rewards.py).
 MIN_RISE = 0.25
 # A group of one reward teaches nothing; sound samplers give more than one in nine of ten groups.
 MIN_SPREAD = 0.2
 # Fewer steps may be the time limit's doing.
 MIN_STEPS = 20
 PAID_ALIKE_REMEDY = (
-    "try the functions on answers that should and should not be paid: truetune reward FILE.py:FUNCTION --data ROWS"
+    "try the functions on answers that should and should not be paid: truetune reward"
+    " FILE.py:FUNCTION --data ROWS"
 )
 
 
