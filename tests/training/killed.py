@@ -1,9 +1,9 @@
 """Runs that are stopped and started again: `python -m tests.training.killed FOLDER CASE...` prints a line of JSON each.
 
 A CASE is KIND:WHEN+WHEN... KIND is lora, full, dpo or grpo; WHEN is what happens in the first run, in the second, and
-so on; in the one after the last nothing does. step7: it is killed after step 7. save8: while checkpoint-8 is written. sigint5,
-sigterm5: it is told to end in step 5; twice5: two times. full8: there is no room for checkpoint-8. end: it is killed
-after the last step. Each run is a process of its own, forked from this one, in which nothing has been trained.
+so on; in the one after the last nothing does. step7: it is killed after step 7. save8: while checkpoint-8 is written.
+sigint5, sigterm5: it is told to end in step 5; twice5: two times. full8: there is no room for checkpoint-8. end: it is
+killed after the last step. Each run is a process of its own, forked from this one, in which nothing has been trained.
 """
 
 from __future__ import annotations

@@ -245,8 +245,8 @@ class _Trial:
         """Step on right and wrong answers by the trainer's own rewards and loss.
 
         Returns:
-            `nothing`, why it was not tried; or `right` and `wrong`, the mean rewards in `form`; `tried`, how many answers,
-            and `spread`, the largest reward of them less the smallest; and where the right ones are paid more,
+            `nothing`, why it was not tried; or `right` and `wrong`, the mean rewards in `form`; `tried`, how many
+            answers, and `spread`, the largest reward of them less the smallest; and where the right ones are paid more,
             `margins`, (before, after) of each prompt in nats, and `steps`.
         """
         if len([row for row in self.rows if row.reference]) < len(self.rows):
