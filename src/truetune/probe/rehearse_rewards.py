@@ -3,7 +3,7 @@ reward function tell right answers from wrong ones?
 
 Two trials, each on a few short prompts, with the trainer's own sampling, advantages and loss:
 
-1. **Golden rollouts**: right and wrong answers stand in the place of sampled ones. The trainer's own reward functions
+1. **Golden rollouts**: right and wrong answers are given instead of sampled ones. The trainer's own reward functions
    score them, and its loss is stepped on them. The right answers must become likelier relative to the wrong ones.
 2. **A reward that can be learned**: 1 where an answer begins with the first word of a right answer, the same word for
    all prompts. The miniature first learns to say it now and then, since no reward raises what is never sampled. Then

@@ -139,7 +139,7 @@ def _batch_and_packing_conflicts(spec: RunSpec, training: Training) -> Iterator[
         )
     elif training.method != "sft" and (training.packing or (by_encode and packed)):
         yield (
-            f"encode.packing: {training.method} takes whole answers, which cannot share a row;"
+            f"encode.packing: {training.method} compares whole answers, which cannot share a row;"
             " set it to none"
         )
     # bfd is TRL's name for best-fit decreasing, which is what we do.

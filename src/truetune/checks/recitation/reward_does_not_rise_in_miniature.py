@@ -1,10 +1,10 @@
 """A training by rewards raises no reward on a miniature, or gives all answers the same reward.
 
 ## What it does
-Trains a miniature of the model (same architecture, few weights) by the run's own trainer, twice. First right and wrong
-answers stand in the place of sampled ones, scored by the run's own reward functions: the right ones must become
-likelier. Then the trainer samples by itself and is given a reward that can be learned: 1 where an answer begins with a
-certain word, which the miniature says in one of four answers at the start. That share must rise.
+Trains a miniature of the model (same architecture, few weights) by the run's own trainer, twice. First the answers are
+given, right and wrong ones, instead of sampled, and scored by the run's own reward functions: the right ones must
+become likelier. Then the trainer samples by itself and is given a reward that can be learned: 1 where an answer begins
+with a certain word, which the miniature says in one of four answers at the start. That share must rise.
 
 It tells apart why nothing rises: no sampled token is in the loss; the loss does not depend on the model; the loss has
 the opposite sign; the sampler answers with other weights than those that are trained; all answers of a group are alike.
