@@ -73,7 +73,9 @@ def _unfinished_audits(records: Sequence[Record]) -> Iterator[NotJudged]:
         yield NotJudged(
             "lines of batches",
             str(follow),
-            unlock="the first rollouts are judged in a report of their own",
+            unlock="truetune run -- YOUR COMMAND judges the first rollouts"
+            if any("recitation" in one.facts for one in records)
+            else "the first rollouts are judged in a report of their own",
             asked=False,
             always_told=True,
         )
