@@ -45,6 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import fmean
 
+from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recitation_record import (
@@ -72,6 +73,7 @@ PAID_ALIKE_REMEDY = (
 
 class RewardDoesNotRiseInMiniature(RecitationRule):
     code = "REC011"
+    fault = Fault.COMPLETIONS_GET_EQUAL_REWARDS
     symptoms = ("nothing-is-learned",)
     severity = "error"
     since = "0.1.0"
