@@ -30,6 +30,7 @@ NO_TEXT_SHOWS = (
     "the loss rises to one value and stays there",
     "all completions of a group have the same reward",
     "a reward function gives no number",
+    "a training by rewards raises no reward on a miniature",
     # These are seen where files or rows are compared with each other.
     "the weights are quantized with",
     "rows have roles that their",
