@@ -33,7 +33,7 @@ run = grpo()
 ```
 
 ## Fix safety
-There is no automatic fix. Once it is corrected, the share of the rewarded word rises within forty steps.
+There is no automatic fix. Once it is corrected, the share of the rewarded word rises within sixty steps.
 
 ## References
 
@@ -58,13 +58,13 @@ from truetune.checks.rule import RecitationRule
 
 # Steps of which the mean reward is taken: a step of four groups scatters by 0.1.
 LAST_STEPS = 5
-# Chosen between what was measured on a miniature of two layers: sound trainers rise by 0.5 to 0.7 in forty
+# Chosen between what was measured on miniatures of two layers: sound trainers rise by 0.4 and more in sixty
 # steps, broken ones by less than 0.1 (tests/rehearsal/test_rewards.py).
 MIN_RISE = 0.25
 # A group of one reward teaches nothing; sound samplers give more than one in nine of ten groups.
 MIN_SPREAD = 0.2
-# Fewer steps may be the time limit's doing.
-MIN_STEPS = 20
+# As many as a rehearsal takes where its time is not up: fewer may be too few for a model that learns slowly.
+ALL_STEPS = 60
 PAID_ALIKE_REMEDY = (
     "try the functions on answers that should and should not be paid: truetune reward"
     " FILE.py:FUNCTION --data ROWS"
@@ -112,10 +112,13 @@ class RewardDoesNotRiseInMiniature(RecitationRule):
             return Unmet("it is about trainings by rewards, which sample their answers")
         if "nothing" in trials:
             return Unmet(trials["nothing"])
-        steps = len(trials["learned"]["rewards"])
-        if steps < MIN_STEPS and not _did_rise(trials["learned"]):
+        learned = trials["learned"]
+        steps = len(learned["rewards"])
+        if not steps:
+            return Unmet("the time was up before the miniature was trained")
+        if not _did_rise(learned) and _why_nothing_rises(trials["own"], learned) is None:
             return Unmet(
-                f"the miniature was trained for {steps} steps, and fewer than {MIN_STEPS} show nothing"
+                f"{steps} steps were made before the time was up, and too few show nothing"
             )
         return None
 
@@ -175,6 +178,8 @@ def _why_nothing_rises(own: GoldenRollouts, learned: LearnableReward) -> tuple[s
             " their advantages are 0",
             "sample with temperature 1, and without a narrow top_p or top_k",
         )
+    if len(learned["rewards"]) < ALL_STEPS:
+        return None
     return (
         "no reward rises in a miniature, though its loss has a gradient",
         "compare the advantages with the rewards, and the tokens in the loss with the sampled ones:"
