@@ -16,7 +16,12 @@ import yaml
 from truetune.demo import TOKENIZER
 from truetune.settings import settings_schema
 from truetune.settings.read_truetune_settings import validate_settings
-from truetune.training.default_settings import DEFAULTS, EFFECTIVE_BATCH
+from truetune.training.default_settings import (
+    DEFAULTS,
+    EFFECTIVE_BATCH,
+    GROUP_SIZE,
+    GROUPS_PER_STEP,
+)
 from truetune.training.propose_settings import (
     RECIPE_MEANINGS,
     RECIPES,
@@ -120,7 +125,10 @@ def _defaults() -> Iterator[str]:
             else f", down to {found.fewest} where rows are few"
         )
         rates = f"{found.full:.0e} | {found.adapter:.0e}".replace("e-0", "e-")
-        yield f"| {method} | {rates} | {found.epochs} | {found.warmup:.0%} | {EFFECTIVE_BATCH}{least} |"
+        rows = f"{EFFECTIVE_BATCH}{least}"
+        if method == "grpo":
+            rows = f"{GROUPS_PER_STEP} prompts of {GROUP_SIZE} answers"
+        yield f"| {method} | {rates} | {found.epochs} | {found.warmup:.0%} | {rows} |"
 
 
 def page(text: str) -> str:

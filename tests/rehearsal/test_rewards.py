@@ -42,14 +42,15 @@ class Stale(GRPOTrainer):
     """Samples with the weights that it began with."""
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
-        now = {name: value.clone() for name, value in self.model.state_dict().items()}
+        model: Any = self.model
+        now = {name: value.clone() for name, value in model.state_dict().items()}
         if not hasattr(self, "first_weights"):
             self.first_weights = now
-        self.model.load_state_dict(self.first_weights)
+        model.load_state_dict(self.first_weights)
         try:
             return super()._generate_single_turn(*args, **kwargs)
         finally:
-            self.model.load_state_dict(now)
+            model.load_state_dict(now)
 
 
 class Turned(GRPOTrainer):
