@@ -31,7 +31,7 @@ from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.settings_of_stack_commands import (
     configs_of_commands_without_settings_file,
 )
-from truetune.settings.training_settings import Method, Training
+from truetune.settings.training_settings import SAMPLES_ITS_ANSWERS, Method, Training
 from truetune.source.does_script_prepare_rows_or_freeze_weights import (
     map_that_makes_or_renders_messages,
 )
@@ -66,8 +66,6 @@ WHOLE_PACKS = ("wrapped", "bfd_split")
 
 
 NO_TRAINING = Training()
-SAMPLES_ITS_ANSWERS: tuple[Method, ...] = ("grpo", "ppo")
-"""Methods whose rows hold prompts, and no answer that is learned"""
 
 
 class DetectedTrainer(NamedTuple):

@@ -13,6 +13,7 @@ from truetune.checks.learned_tokens_against_ideal_mask import LearnedTokenCounts
 from truetune.checks.reports import DataReport
 from truetune.report.visible_text import count_noun, format_per_cent_share, wrap_text
 from truetune.settings.stacks.read_axolotl_datasets import preference_strategy_with_own_template
+from truetune.settings.training_settings import SAMPLES_ITS_ANSWERS
 
 WITH_IDEAL_MASK = "with an ideal mask, the loss is on"
 UNKNOWN_TRAINER = "unknown trainer: name it with --trainer"
@@ -157,6 +158,13 @@ def supervision_verdict(report: DataReport, width: int = 10_000) -> Text:
         )
         return Text("\n".join(wrap_text(line, width)), style="bold")
     training = report.spec.training
+    if training.method in SAMPLES_ITS_ANSWERS:
+        rows = count_noun(report.examples, "row")
+        line = (
+            f"{training.method} trains on answers that it samples, not on answers of the rows: the prompts come from"
+            f" {rows}"
+        )
+        return Text("\n".join(wrap_text(line, width)), style="bold")
     strategy = preference_strategy_with_own_template(
         training.method, training.other.get("datasets.type")
     )

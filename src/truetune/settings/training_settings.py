@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Method = Literal["sft", "dpo", "orpo", "cpo", "kto", "reward", "grpo", "ppo", "pretrain"]
 """cpo: SimPO as well; grpo: whatever samples its answers in groups while it trains."""
+SAMPLES_ITS_ANSWERS: tuple[Method, ...] = ("grpo", "ppo")
+"""Methods whose rows hold prompts, and no answer that is learned"""
 
 
 class _Part(BaseModel):

@@ -45,7 +45,6 @@ from truetune.checks.base_of_rules_on_answer_texts import (
     learned_answers_of_row,
     text_besides_answers,
 )
-from truetune.checks.detect_trainer_and_apply_facts import SAMPLES_ITS_ANSWERS
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -54,6 +53,7 @@ from truetune.checks.measurement_without_findings import Measurement, make_count
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
+from truetune.settings.training_settings import SAMPLES_ITS_ANSWERS
 
 CLOSED_TAG = re.compile(r"</([a-zA-Z][\w-]{1,30})>")
 BOXED = "\\boxed"

@@ -34,7 +34,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.detect_trainer_and_apply_facts import SAMPLES_ITS_ANSWERS
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -43,6 +42,7 @@ from truetune.checks.measurement_without_findings import Measurement, make_count
 from truetune.checks.reasons_data_rules_cannot_judge import NO_CHATS, PROMPTS_ALONE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
+from truetune.settings.training_settings import SAMPLES_ITS_ANSWERS
 
 ASKING_ROLES = frozenset(("user", "tool", "function", "ipython"))
 # Chosen; in LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows) no chat

@@ -31,7 +31,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.detect_trainer_and_apply_facts import SAMPLES_ITS_ANSWERS
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -40,6 +39,7 @@ from truetune.checks.reasons_data_rules_cannot_judge import NO_EXAMPLE, PROMPTS_
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
+from truetune.settings.training_settings import SAMPLES_ITS_ANSWERS
 
 
 class NoSupervisedToken(DataRule):
