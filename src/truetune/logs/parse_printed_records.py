@@ -2,7 +2,8 @@
 
 What is read as a record: transformers' `{'loss': 1.2, ...}` (also behind a logger's prefix, as Axolotl and
 LLaMA-Factory write it), `Step 1 | loss:1.2 lr:2e-5` (torchtune, litgpt), `iter 100: loss 2.3` and `Epoch 1, loss 2.3`
-(loops of one's own), numbers behind a bar of tqdm (Lightning), and the table `Step Training Loss` of notebooks.
+(loops of one's own), `step:34 - actor/entropy:0.22 - ...` (verl), numbers behind a bar of tqdm (Lightning), and the
+table `Step Training Loss` of notebooks.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from truetune.logs.canonical_metric_names import RUN_RESULT_KEYS
 from truetune.logs.console.parse_progress_bars import ProgressBar, parse_progress_bar
 from truetune.logs.console.read_console_output import ConsoleReader
 from truetune.logs.console.strip_line_prefixes import TERMINAL_CODES
+from truetune.logs.parse_verl_step_lines import parse_verl_step_line
 from truetune.logs.run_log_builder import RunLogBuilder, parse_logged_number
 from truetune.logs.stream_console_lines import console_pieces
 from truetune.logs.strip_container_log_prefixes import strip_shared_prefixes
@@ -355,6 +357,9 @@ def parse_printed_record(text: str) -> dict[str, Any] | None:
         record = _parse_json_record_in_line(text)
         if record is not None:
             return record
+    record = parse_verl_step_line(text)
+    if record is not None:
+        return record
     # `step 5 | loss 0.69 | lr 5e-7` has the bars of torchtune and none of its colons
     return _parse_step_line(text) or _parse_custom_loop_line(text)
 
