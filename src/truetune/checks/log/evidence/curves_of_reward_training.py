@@ -21,6 +21,16 @@ LOGP_DIFFERENCES = (
     "train/train_rollout_logprob_abs_diff",
 )
 """Mean difference of the log-probabilities of sampler and trainer, in nats per token: TRL, open-instruct, slime"""
+SAMPLER_KLS = (
+    "mismatch_kl/mean",
+    "gen_kl_error",
+    "rollout_corr/k3_kl",
+    "rollout_corr/kl",
+    "mismatch/mismatch_k3_kl",
+    "mismatch/mismatch_kl",
+)
+"""KL divergence between sampler and trainer, in nats per token: prime-rl, NeMo-RL, verl. It grows as the square of the
+difference of the log-probabilities"""
 IMPORTANCE_RATIOS = (
     "sampling/importance_sampling_ratio/mean",
     "rollout_corr/rollout_is_mean",
@@ -32,8 +42,9 @@ CLIPPED_SHARES = (
     "clip_ratio",
     "actor/pg_clipfrac",
     "policy/clipfrac_avg",
+    "masked_fraction/mean",
 )
-"""Share of the tokens whose ratio was clipped: TRL, earlier TRL, verl, TRL's PPO"""
+"""Share of the tokens whose ratio was clipped: TRL, earlier TRL, verl, TRL's PPO; prime-rl masks what others clip"""
 ENTROPIES = ("entropy", "actor/entropy", "actor/entropy_loss", "policy/entropy_avg")
 """Entropy of the policy, in nats per token"""
 
