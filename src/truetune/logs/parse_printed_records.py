@@ -2,8 +2,8 @@
 
 What is read as a record: transformers' `{'loss': 1.2, ...}` (also behind a logger's prefix, as Axolotl and
 LLaMA-Factory write it), `Step 1 | loss:1.2 lr:2e-5` (torchtune, litgpt), `iter 100: loss 2.3` and `Epoch 1, loss 2.3`
-(loops of one's own), `step:34 - actor/entropy:0.22 - ...` (verl), numbers behind a bar of tqdm (Lightning), and the
-table `Step Training Loss` of notebooks.
+(loops of one's own), the lines of verl and prime-rl, numbers behind a bar of tqdm (Lightning), and the table
+`Step Training Loss` of notebooks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from truetune.logs.canonical_metric_names import RUN_RESULT_KEYS
 from truetune.logs.console.parse_progress_bars import ProgressBar, parse_progress_bar
 from truetune.logs.console.read_console_output import ConsoleReader
 from truetune.logs.console.strip_line_prefixes import TERMINAL_CODES
-from truetune.logs.parse_verl_step_lines import parse_verl_step_line
+from truetune.logs.parse_step_lines_of_reward_trainers import (
+    figures_behind_labels,
+    parse_verl_step_line,
+)
 from truetune.logs.run_log_builder import RunLogBuilder, parse_logged_number
 from truetune.logs.stream_console_lines import console_pieces
 from truetune.logs.strip_container_log_prefixes import strip_shared_prefixes
@@ -42,15 +45,16 @@ STEP_OF_TOTAL = re.compile(
 )
 """`[  5/600] loss=2.27`, `120/3000 | loss 1.2`: a counter without a word, at the beginning of a line (and no date)"""
 LOOP_COUNTER = re.compile(
-    r"^.{0,60}?\b(?:(?P<word>(?:global[_ ])?step|it(?:er(?:ation)?)?|batch)s?\b\W{0,12}(?P<step>\d{1,9})"
+    r"^.{0,60}?\b(?:(?<!micro[ _-])(?P<word>(?:global[_ ])?step|it(?:er(?:ation)?)?|batch)s?\b\W{0,12}(?P<step>\d{1,9})"
     r"|ep(?:och)?\b\W{0,6}(?P<epoch>\d{1,6}))",
     re.I,
 )
-"""`iter 100:`, `[Epoch 1/3]`; Megatron prints `iteration        1/    2000`, flush right in eight columns"""
+"""`iter 100:`, `[Epoch 1/3]`; Megatron prints `iteration        1/    2000`, flush right in eight columns.
+prime-rl prints `Micro Step 1/4` of the parts of a step"""
 EPOCH_NUMBER = re.compile(r"\bep(?:och)?\b\W{0,6}(\d{1,6}(?:\.\d{1,6})?)", re.I)
 NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|(?:nan|inf(?:inity)?)(?:\.0)?(?![a-z]))"
 LOOP_STEP = re.compile(
-    r"\b(?:global[_ ])?(?:step|it(?:er(?:ation)?)?|batch)s?\b\W{0,12}(\d{1,9})", re.I
+    r"\b(?<!micro[ _-])(?:global[_ ])?(?:step|it(?:er(?:ation)?)?|batch)s?\b\W{0,12}(\d{1,9})", re.I
 )
 RATE_MULTIPLIER = re.compile(
     rf"\b(?:lrm|lr[ _]?(?:mult|multiplier|factor|scale))\b[ =:]{{1,4}}({NUMBER})", re.I
@@ -369,6 +373,9 @@ def _parse_step_line(text: str) -> dict[str, Any] | None:
     line = STEP_WITH_PAIRS.search(text)
     if line is None or SPLIT_LOSSES.search(line[2]) is not None:
         return None
+    labelled = figures_behind_labels(line[2])
+    if labelled:
+        return {"step": line[1], **labelled}
     return _record_of_name_value_pairs(line[1], line[2])
 
 

@@ -2,8 +2,9 @@
 
 ## What it does
 Compares the reward of trainings by rewards with the scores of their evaluations: `eval_reward`, verl's
-`val-core/.../mean@N` and `val/test_score/...`, prime-rl's `eval/.../avg@N`, accuracies. It warns if the reward rises by a tenth and more than by
-chance, and one of the scores falls by a tenth from its best, at the end of three evaluations or more.
+`val-core/.../mean@N` and `val/test_score/...`, prime-rl's `eval/.../avg@N`, accuracies. It warns if the reward rises by
+a tenth and more than by chance, and one of the scores falls by a tenth from its best, at the end of three evaluations
+or more.
 
 ## Why it is bad
 The policy has found what the reward pays and the task does not ask for: a format, a length, a hole in the parser, or
