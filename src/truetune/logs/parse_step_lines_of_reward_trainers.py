@@ -25,7 +25,9 @@ NUMPY_NUMBER = re.compile(r"^(?:np|numpy)\.\w{1,20}\((?P<number>[^()]{1,60})\)$"
 ROUNDED_TO_ZERO = re.compile(r"-?0\.000")
 ROUNDED_AWAY = ("/lr", "/grad_norm")
 """Ends of names of what is often below 0.0005: three decimals make 0 of it, and a rate of 0 would be a fault"""
-LABEL_AND_VALUE = re.compile(r"\s*(?P<label>[A-Z][\w. ]{0,30}?):\s*(?P<value>[-+]?\d[\d.]*(?:e[-+]?\d+)?|nan|inf)")
+LABEL_AND_VALUE = re.compile(
+    r"\s*(?P<label>[A-Z][\w. ]{0,30}?):\s*(?P<value>[-+]?\d[\d.]*(?:e[-+]?\d+)?|nan|inf)"
+)
 NAME_OF_LABEL = {
     "Loss": "loss",
     "Reward": "reward",

@@ -119,9 +119,7 @@ def _is_table_of_curves(content: Any) -> bool:
     )
 
 
-def _add_table_of_curves(
-    content: dict[str, dict[str, Any]], log_builder: RunLogBuilder
-) -> None:
+def _add_table_of_curves(content: dict[str, dict[str, Any]], log_builder: RunLogBuilder) -> None:
     """Add the curves of such an object, step by step."""
     by_step: dict[int, dict[str, Any]] = {}
     for name, curve in content.items():

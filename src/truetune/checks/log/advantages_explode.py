@@ -101,15 +101,16 @@ class AdvantagesExplode(LogRule):
             return
         step, value = sizes.curve
         usual = float(np.median(value))
-        is_large = value > max(MAX_ADVANTAGE, TIMES_THE_USUAL * usual)
-        if self._largest_reward() * TIMES_THE_REWARD < usual > MAX_ADVANTAGE:
-            is_large = value > MAX_ADVANTAGE
+        limit = max(MAX_ADVANTAGE, TIMES_THE_USUAL * usual)
+        if self._largest_reward() * TIMES_THE_REWARD < usual:
+            limit = MAX_ADVANTAGE
+        is_large = value > limit
         if not is_large.any():
             return
         worst = int(np.argmax(value))
         yield self.finding(
-            f"the largest advantage is {value[worst]:,.4g} at {self.subject.unit_of_steps} {step[worst]:,.0f}, and above"
-            f" {MAX_ADVANTAGE:g} at {int(is_large.sum()):,} of {step.size:,} logged steps ({usual:.3g} in the median): one"
+            f"the largest advantage is {value[worst]:,.0f} at {self.subject.unit_of_steps} {step[worst]:,.0f}, and above"
+            f" {limit:.3g} at {int(is_large.sum()):,} of {step.size:,} logged steps ({usual:.3g} in the median): one"
             " answer outweighs its whole batch",
             "divide by the spread of the whole group, the answer itself included, or not at all: with a leave-one-out"
             " baseline set normalize_rewards: false (verl: norm_adv_by_std_in_grpo=False); leave out groups whose"
@@ -148,5 +149,7 @@ class AdvantagesExplode(LogRule):
             there = curve.value[np.isin(curve.step, steps)]
             if there.size:
                 worst = float(there[np.argmax(np.abs(there))])
-                found.append(f"{name} is up to {worst:.3g} there, {np.median(curve.value):.3g} in the median")
+                found.append(
+                    f"{name} is up to {worst:.3g} there, {np.median(curve.value):.3g} in the median"
+                )
         return tuple(found)

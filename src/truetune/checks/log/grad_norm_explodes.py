@@ -48,6 +48,7 @@ import numpy as np
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.log.draw_log_curves_for_reports import describe_steps, draw_curves
+from truetune.checks.log.evidence.curves_of_reward_training import does_reward_rise
 from truetune.checks.log.float16_use_and_overflow import float16_overflow_remedy
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import (
@@ -74,8 +75,6 @@ TIMES = 10.0
 USUAL_CLIP = 1.0
 """Default of max_grad_norm in TRL, verl and prime-rl. Trainings by rewards begin with nearly no gradient where few
 groups differ: a rise below this is a signal that comes up"""
-MIN_REWARD_GAIN = 0.1
-"""Of the first reward: a training by rewards that learns may have larger gradients"""
 MIN_SPIKE, TIMES_OF_SPIKE = 10.0, 20.0
 """Ten times the usual clipping norm, and a norm over the level around it. Chosen: norms of runs that learn stay below
 twice their level in the benches' logs, and single batches of a small run are some times as large"""
@@ -178,7 +177,9 @@ class GradNormExplodes(LogRule):
         after = 10 ** float(np.median(logs.value[-max(3, logs.step.size // 10) :]))
         if min(10**place.after, after) < TIMES * before:
             return
-        if self._reward_rises() or after < USUAL_CLIP if by_rewards else self._loss_falls():
+        # a training by rewards that learns may have larger gradients
+        is_learning = does_reward_rise(self.subject) if by_rewards else self._loss_falls()
+        if is_learning or by_rewards and after < USUAL_CLIP:
             return
         step = float(logs.step[place.at])
         yield self.finding(
@@ -195,14 +196,6 @@ class GradNormExplodes(LogRule):
         return loss.step.size > 3 and bool(
             np.median(loss.value[-3:]) < 0.2 * np.median(loss.value[:3])
         )
-
-    def _reward_rises(self) -> bool:
-        """Does the reward of a training by rewards end a tenth higher than it began?"""
-        reward = self.subject.curve("reward").finite()
-        if not reward:
-            return False
-        first, last = medians_of_both_ends(reward.value)
-        return last - first > MIN_REWARD_GAIN * abs(first)
 
     def _findings_on_spikes_of_reward_training(self, norm: Curve) -> Iterator[Finding]:
         """The finding on norms that leap again and again in a training by rewards, whose loss shows no spikes."""

@@ -45,7 +45,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.evidence.curves_of_reward_training import (
-    Ends,
+    does_reward_rise,
     ends_of_curve,
     first_known_curve,
 )
@@ -59,8 +59,6 @@ MIN_RISE = 10.0
 MIN_RISE_WITHOUT_REWARD = 3.0
 """A KL that rises in a straight line from 0 has nine times the first fifth's median in the last fifth; three times is
 one that had risen before the first records"""
-MIN_REWARD_GAIN = 0.1
-"""Of the first reward: a run whose reward rises may have needed to go that far"""
 FIRST_RECORDS = 3
 MAX_SINGLE_KL = 100.0
 """Per token. torchforge's report has a mean of a million; at 100 a token's probability differs by e to the 5 or so"""
@@ -93,13 +91,13 @@ class PolicyRunsAwayFromItsReference(LogRule):
         if self.subject.kind != "reinforcement" or not curve:
             return
         reward = self.subject.curve("reward").finite()
-        gain = ends_of_curve(reward) if reward.step.size >= MIN_RECORDS else None
-        message = _describe_fault(name, curve, gain)
+        is_in_vain = reward.step.size >= MIN_RECORDS and not does_reward_rise(self.subject)
+        message = _describe_fault(name, curve, is_in_vain=is_in_vain)
         if message is None:
             return
         evidence = []
-        if gain is not None:
-            evidence.append("the reward goes from {:.3g} to {:.3g}".format(*gain))
+        if reward.step.size >= MIN_RECORDS:
+            evidence.append("the reward goes from {:.3g} to {:.3g}".format(*ends_of_curve(reward)))
         yield self.finding(
             message,
             "go back to a checkpoint before that; then lower learning_rate, or raise beta (the KL coefficient) to 0.01"
@@ -114,18 +112,18 @@ class PolicyRunsAwayFromItsReference(LogRule):
         return first_known_curve(self.subject, KL_NAMES, MIN_RECORDS)
 
 
-def _describe_fault(name: str, curve: Curve, reward: Ends | None) -> str | None:
+def _describe_fault(name: str, curve: Curve, *, is_in_vain: bool) -> str | None:
     """The message on a KL; None where it is sound.
 
     Args:
         name: of the curve.
         curve: its finite records.
-        reward: at both ends; None where it is not logged.
+        is_in_vain: the reward is logged and does not rise.
     """
     unit = "token" if name == "kl" else "answer"
     ends = ends_of_curve(curve)
     begin, rise = ends.first, MIN_RISE
-    if reward is not None and not _rises(reward):
+    if is_in_vain:
         begin = min(begin, float(np.median(curve.value[:FIRST_RECORDS])))
         rise = MIN_RISE_WITHOUT_REWARD
     if ends.last > max(MAX_KL[name], rise * begin):
@@ -140,8 +138,3 @@ def _describe_fault(name: str, curve: Curve, reward: Ends | None) -> str | None:
             " token that the reference holds for impossible outweighs its batch"
         )
     return None
-
-
-def _rises(reward: Ends) -> bool:
-    """Does the reward rise by a tenth?"""
-    return reward.last - reward.first > MIN_REWARD_GAIN * abs(reward.first)

@@ -6,7 +6,7 @@ Reads the difference of the log-probabilities of sampler and trainer on the same
 `vllm_vs_local_logprob_diff_mean` of open-instruct). It warns if the difference triples from the first fifth of the run
 to the last and reaches 0.03 per token, or jumps by that much from one level to another that lasts. Where the KL
 divergence of both is logged instead (`mismatch_kl/mean` of prime-rl, `gen_kl_error` of NeMo-RL, verl's
-`rollout_corr/kl`), it warns if that grows to ten times as much and reaches 0.03.
+`rollout_corr/kl`), it warns if that grows to five times as much and reaches 0.03.
 `sampled-answers-are-not-the-policys` is about differences that are large from the start.
 
 ## Why it is bad
@@ -66,8 +66,9 @@ MIN_RECORDS = 8
 """Four before a jump and four after it; TRL's report on sleep mode has ten steps"""
 MIN_GROWTH, MIN_LAST = 3.0, 0.03
 """vime's flat run stays within a tenth; the drifting one triples"""
-MIN_KL_GROWTH, MIN_LAST_KL = 10.0, 0.03
-"""A KL grows as the square of the difference. NeMo-RL's own runs have to stay below 0.01; verl calls 0.1 significant"""
+MIN_KL_GROWTH, MIN_LAST_KL = 5.0, 0.03
+"""A KL grows as the square of the difference: one that triples is nine times as much, as is a line that rises from 0.
+NeMo-RL's own runs have to stay below 0.01; verl calls 0.1 significant"""
 
 
 class SamplerDriftsFromTheTrainer(LogRule):

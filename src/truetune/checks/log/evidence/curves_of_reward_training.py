@@ -14,6 +14,9 @@ from truetune.logs.run_log import EMPTY_CURVE, Curve, RunLog
 
 END_SHARE = 0.2
 """Share of the records at each end of a run. A tenth of a run of 50 steps would be one record for each evaluation"""
+FIFTHS = 5
+MIN_REWARD_GAIN, MAX_FALL_FROM_BEST = 0.1, 0.1
+"""Of the first and of the best reward: a run whose reward rises and stays up is learning, whatever else moves"""
 LOGP_DIFFERENCES = (
     "sampling/sampling_logp_difference/mean",
     "vllm_vs_local_logprob_diff_mean",
@@ -75,3 +78,17 @@ def ends_of_curve(curve: Curve) -> Ends:
     """The medians of the first and of the last fifth of a curve's records."""
     size = max(1, int(END_SHARE * curve.value.size))
     return Ends(float(np.median(curve.value[:size])), float(np.median(curve.value[-size:])))
+
+
+def does_reward_rise(log: RunLog) -> bool:
+    """Does the reward end a tenth above its beginning, and near its best? False where it is not logged.
+
+    Compared are the medians of the fifths of the run: a reward that rises and collapses later does not rise.
+    """
+    values = log.curve("reward").finite().value
+    if values.size < FIFTHS:
+        return False
+    medians = [float(np.median(part)) for part in np.array_split(values, FIFTHS)]
+    first, last, best = medians[0], medians[-1], max(medians)
+    has_gained = last - first > MIN_REWARD_GAIN * abs(first)
+    return has_gained and best - last <= MAX_FALL_FROM_BEST * max(abs(best), abs(first))
