@@ -32,8 +32,8 @@ from truetune.logs.run_log import RunLog
             {"step": "83", "critic/score/mean": 0.0},
         ),
         (
-            "12:00:00 SUCCESS Step 12 | Time: 3.21s | Loss: 0.0043 | Entropy: 0.4012 | Mismatch KL: 0.0012 | Grad. Norm:"
-            " 0.0512 | LR: 1.00e-06 | Throughput: 1000 tokens/s | MFU: 1.2% | Peak Mem.: 10.2 GiB",
+            "12:00:00 SUCCESS Step 12 | Time: 3.21s | Loss: 0.0043 | Entropy: 0.4012 | Mismatch KL: 0.0012"
+            " | Grad. Norm: 0.0512 | LR: 1.00e-06 | Throughput: 1000 tokens/s | MFU: 1.2% | Peak Mem.: 10.2 GiB",
             {
                 "step": "12",
                 "step_time": 3.21,

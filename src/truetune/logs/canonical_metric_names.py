@@ -82,8 +82,8 @@ METRIC_ALIASES = {
 }
 """Another spelling -> ours; `actor/`, `critic/` and `response_length/` are verl's, `val/contain_eos_token` is of TRL's
 OnlineDPO, which writes it of the answers it trains on, `val/num_eos_tokens` of its PPO, `token_acc` is ms-swift's.
-prime-rl writes the mean of a step behind the name (`reward/mean`; with several environments, `reward/all/mean`), NeMo-RL
-the names from `train/kl_penalty` on: its `kl_penalty` is the KL itself, before the factor."""
+prime-rl writes the mean of a step behind the name (`reward/mean`; with several environments, `reward/all/mean`),
+NeMo-RL the names from `train/kl_penalty` on: its `kl_penalty` is the KL itself, before the factor."""
 
 RUN_RESULT_NAMES = {
     "train_runtime",

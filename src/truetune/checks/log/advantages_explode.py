@@ -1,9 +1,9 @@
 """The advantages of single answers are so large that they outweigh all others.
 
 ## What it does
-Reads the largest and the smallest advantage of each step (`advantages/max` of NeMo-RL, `critic/advantages/max` of verl).
-It warns if one is above 100 and ten times the usual of the run; or if the usual one is above 100 and a hundred times
-the largest reward.
+Reads the largest and the smallest advantage of each step (`advantages/max` of NeMo-RL, `critic/advantages/max` of
+verl). It warns if one is above 100 and ten times the usual of the run; or if the usual one is above 100 and a hundred
+times the largest reward.
 
 ## Why it is bad
 The advantage is the weight of an answer in the gradient. Divided by the spread of its group, it is at most the root of
@@ -109,9 +109,9 @@ class AdvantagesExplode(LogRule):
             return
         worst = int(np.argmax(value))
         yield self.finding(
-            f"the largest advantage is {value[worst]:,.0f} at {self.subject.unit_of_steps} {step[worst]:,.0f}, and above"
-            f" {limit:.3g} at {int(is_large.sum()):,} of {step.size:,} logged steps ({usual:.3g} in the median): one"
-            " answer outweighs its whole batch",
+            f"the largest advantage is {value[worst]:,.0f} at {self.subject.unit_of_steps} {step[worst]:,.0f}, and"
+            f" above {limit:.3g} at {int(is_large.sum()):,} of {step.size:,} logged steps ({usual:.3g} in the median):"
+            " one answer outweighs its whole batch",
             "divide by the spread of the whole group, the answer itself included, or not at all: with a leave-one-out"
             " baseline set normalize_rewards: false (verl: norm_adv_by_std_in_grpo=False); leave out groups whose"
             " rewards are all equal",

@@ -168,7 +168,7 @@ class GradNormExplodes(LogRule):
         # Norms differ by factors, not by amounts: on a log scale their noise is even.
         logs = Curve(positive.step[keep], np.log10(positive.value[keep]))
         by_rewards = self.subject.kind == "reinforcement"
-        if self.subject.kind != "language" and not by_rewards or logs.step.size < MIN_POINTS:
+        if self.subject.kind not in ("language", "reinforcement") or logs.step.size < MIN_POINTS:
             return
         place = strongest_level_shift(logs.value, max(3, logs.step.size // 20))
         if place is None or fit_robust_trend(logs).z < 3.3:
@@ -179,7 +179,7 @@ class GradNormExplodes(LogRule):
             return
         # a training by rewards that learns may have larger gradients
         is_learning = does_reward_rise(self.subject) if by_rewards else self._loss_falls()
-        if is_learning or by_rewards and after < USUAL_CLIP:
+        if is_learning or (by_rewards and after < USUAL_CLIP):
             return
         step = float(logs.step[place.at])
         yield self.finding(
@@ -210,9 +210,9 @@ class GradNormExplodes(LogRule):
             return
         worst = int(spikes[np.argmax(values[spikes])])
         yield self.finding(
-            f"the gradient norm jumps to {values[worst]:.3g} at {self.subject.unit_of_steps} {steps[worst]:,.0f}, and to"
-            f" more than {TIMES_OF_SPIKE:g} times the level around it at {spikes.size:,} of {norm.step.size:,} logged"
-            f" steps ({np.median(values):.3g} in the median): single batches outweigh the others",
+            f"the gradient norm jumps to {values[worst]:.3g} at {self.subject.unit_of_steps} {steps[worst]:,.0f}, and"
+            f" to more than {TIMES_OF_SPIKE:g} times the level around it at {spikes.size:,} of {norm.step.size:,}"
+            f" logged steps ({np.median(values):.3g} in the median): single batches outweigh the others",
             "look at the rewards, advantages and ratios of these batches; then lower learning_rate, clip gradients"
             " (max_grad_norm: 1.0 or less), and take fewer updates per batch of answers",
             evidence=(describe_steps(steps[spikes]),),
