@@ -196,6 +196,10 @@ def _run(folder: Path, curves: dict[str, dict[str, Any]]) -> Any:
         (ADVANTAGES, {"reward": FLAT, "advantages/mean": _leaps(0.0, 500.0, 9)}, ""),
         (COLLAPSE, {"reward/mean": FLAT, "entropy/mean": _curve(0.4, 0.01, 0.001, 0.001)}, "one answer"),
         (COLLAPSE, {"train/reward": FLAT, "train/approx_entropy": _curve(0.4, 5.0, 7.0)}, "garbage"),
+        (COLLAPSE, {"critic/score/mean": FALLING, "actor/entropy": _curve(0.25, 0.3, 1.5, 1.8)}, "garbage"),
+        (COLLAPSE, {"critic/score/mean": FLAT, "actor/entropy": _curve(0.25, 0.3, 1.5, 1.8)}, ""),
+        (COLLAPSE, {"reward/mean": FALLING, "entropy/mean": _curve(0.25, 0.9)}, ""),
+        (COLLAPSE, {"train/reward": RISING, "train/approx_entropy": _curve(0.5, 0.06)}, ""),
         (COLLAPSE, {"train/reward": FLAT, "train/mean_gen_tokens_per_sample": _curve(300, 20, 5, 5)}, "shrink"),
         # Longer answers that earn more are learning to reason.
         (LIMIT, {"reward": RISING, "completions/clipped_ratio": _curve(0.05, 0.5)}, ""),
