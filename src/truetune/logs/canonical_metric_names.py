@@ -60,9 +60,30 @@ METRIC_ALIASES = {
     "critic/score/mean": "reward",
     "response_length/clip_ratio": "completions/clipped_ratio",
     "response_length/mean": "completions/mean_length",
+    "reward/mean": "reward",
+    "reward/all/mean": "reward",
+    "loss/mean": "loss",
+    "entropy/mean": "entropy",
+    "entropy/all/mean": "entropy",
+    "mismatch_kl/all/mean": "mismatch_kl/mean",
+    "is_masked/mean": "masked_fraction/mean",
+    "is_truncated/mean": "completions/clipped_ratio",
+    "is_truncated/all/mean": "completions/clipped_ratio",
+    "completion_len/mean": "completions/mean_length",
+    "completion_len/all/mean": "completions/mean_length",
+    "decode_len/mean": "completions/mean_length",
+    "decode_len/all/mean": "completions/mean_length",
+    "optim/grad_norm": "grad_norm",
+    "optim/lr": "learning_rate",
+    "train/kl_penalty": "kl",
+    "approx_entropy": "entropy",
+    "mean_gen_tokens_per_sample": "completions/mean_length",
+    "truncation_rate": "completions/clipped_ratio",
 }
 """Another spelling -> ours; `actor/`, `critic/` and `response_length/` are verl's, `val/contain_eos_token` is of TRL's
-OnlineDPO, which writes it of the answers it trains on, `val/num_eos_tokens` of its PPO, `token_acc` is ms-swift's"""
+OnlineDPO, which writes it of the answers it trains on, `val/num_eos_tokens` of its PPO, `token_acc` is ms-swift's.
+prime-rl writes the mean of a step behind the name (`reward/mean`; with several environments, `reward/all/mean`),
+NeMo-RL the names from `train/kl_penalty` on: its `kl_penalty` is the KL itself, before the factor."""
 
 RUN_RESULT_NAMES = {
     "train_runtime",

@@ -1,8 +1,8 @@
 """Parses the training records that trainers print to the console.
 
 What is read as a record: transformers' `{'loss': 1.2, ...}` (also behind a logger's prefix, as Axolotl and
-LLaMA-Factory write it), `Step 1 | loss:1.2 lr:2e-5` (torchtune, litgpt), `step:1 - actor/lr:1e-6 - ...` (verl), `iter
-100: loss 2.3` and `Epoch 1, loss 2.3` (loops of one's own), numbers behind a bar of tqdm (Lightning), and the table
+LLaMA-Factory write it), `Step 1 | loss:1.2 lr:2e-5` (torchtune, litgpt), `iter 100: loss 2.3` and `Epoch 1, loss 2.3`
+(loops of one's own), the lines of verl and prime-rl, numbers behind a bar of tqdm (Lightning), and the table
 `Step Training Loss` of notebooks.
 """
 
@@ -18,6 +18,10 @@ from truetune.logs.canonical_metric_names import RUN_RESULT_KEYS
 from truetune.logs.console.parse_progress_bars import ProgressBar, parse_progress_bar
 from truetune.logs.console.read_console_output import ConsoleReader
 from truetune.logs.console.strip_line_prefixes import TERMINAL_CODES
+from truetune.logs.parse_step_lines_of_reward_trainers import (
+    figures_behind_labels,
+    parse_verl_step_line,
+)
 from truetune.logs.run_log_builder import RunLogBuilder, parse_logged_number
 from truetune.logs.stream_console_lines import console_pieces
 from truetune.logs.strip_container_log_prefixes import strip_shared_prefixes
@@ -34,10 +38,6 @@ FIGURE_OF_TRAINING = re.compile(
     re.IGNORECASE,
 )
 """In the name of a value that a training logs"""
-VERL_STEP = re.compile(r"\bstep:(?P<step>\d{1,9}) - (?P<pairs>[\w.@+-]{1,60}/.*)")
-"""`step:7 - actor/kl_loss:0.012 - critic/score/mean:0.31`, as verl prints it, behind Ray's prefix"""
-NUMPY_NUMBER = re.compile(r"np\.float\d\d\((?P<number>[^()]{1,40})\)")
-"""What NumPy 2 prints for a number that was not made one of Python"""
 STEP_WITH_PAIRS = re.compile(r"\bstep\s+(\d+)\s*\|(.*)", re.I)
 NAME_AND_VALUE = re.compile(r"(?<![\w./-])([\w./-]{1,100})\s{0,9}[:=]\s{0,9}(\S{1,100})")
 STEP_OF_TOTAL = re.compile(
@@ -45,15 +45,16 @@ STEP_OF_TOTAL = re.compile(
 )
 """`[  5/600] loss=2.27`, `120/3000 | loss 1.2`: a counter without a word, at the beginning of a line (and no date)"""
 LOOP_COUNTER = re.compile(
-    r"^.{0,60}?\b(?:(?P<word>(?:global[_ ])?step|it(?:er(?:ation)?)?|batch)s?\b\W{0,12}(?P<step>\d{1,9})"
+    r"^.{0,60}?\b(?:(?<!micro[ _-])(?P<word>(?:global[_ ])?step|it(?:er(?:ation)?)?|batch)s?\b\W{0,12}(?P<step>\d{1,9})"
     r"|ep(?:och)?\b\W{0,6}(?P<epoch>\d{1,6}))",
     re.I,
 )
-"""`iter 100:`, `[Epoch 1/3]`; Megatron prints `iteration        1/    2000`, flush right in eight columns"""
+"""`iter 100:`, `[Epoch 1/3]`; Megatron prints `iteration        1/    2000`, flush right in eight columns.
+prime-rl prints `Micro Step 1/4` of the parts of a step"""
 EPOCH_NUMBER = re.compile(r"\bep(?:och)?\b\W{0,6}(\d{1,6}(?:\.\d{1,6})?)", re.I)
 NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|(?:nan|inf(?:inity)?)(?:\.0)?(?![a-z]))"
 LOOP_STEP = re.compile(
-    r"\b(?:global[_ ])?(?:step|it(?:er(?:ation)?)?|batch)s?\b\W{0,12}(\d{1,9})", re.I
+    r"\b(?<!micro[ _-])(?:global[_ ])?(?:step|it(?:er(?:ation)?)?|batch)s?\b\W{0,12}(\d{1,9})", re.I
 )
 RATE_MULTIPLIER = re.compile(
     rf"\b(?:lrm|lr[ _]?(?:mult|multiplier|factor|scale))\b[ =:]{{1,4}}({NUMBER})", re.I
@@ -360,23 +361,11 @@ def parse_printed_record(text: str) -> dict[str, Any] | None:
         record = _parse_json_record_in_line(text)
         if record is not None:
             return record
+    record = parse_verl_step_line(text)
+    if record is not None:
+        return record
     # `step 5 | loss 0.69 | lr 5e-7` has the bars of torchtune and none of its colons
-    return _parse_verl_line(text) or _parse_step_line(text) or _parse_custom_loop_line(text)
-
-
-def _parse_verl_line(text: str) -> dict[str, Any] | None:
-    """The record of a line of verl; None for any other."""
-    line = VERL_STEP.search(text)
-    if line is None:
-        return None
-    numbers: dict[str, Any] = {}
-    for pair in line["pairs"].split(" - "):
-        # Names of data sets may hold a colon, values never do.
-        name, _, value = pair.strip().rpartition(":")
-        number = NUMPY_NUMBER.sub(r"\g<number>", value)
-        if name and parse_logged_number(number) is not None:
-            numbers[name] = number
-    return {"step": line["step"], **numbers} if numbers else None
+    return _parse_step_line(text) or _parse_custom_loop_line(text)
 
 
 def _parse_step_line(text: str) -> dict[str, Any] | None:
@@ -384,6 +373,9 @@ def _parse_step_line(text: str) -> dict[str, Any] | None:
     line = STEP_WITH_PAIRS.search(text)
     if line is None or SPLIT_LOSSES.search(line[2]) is not None:
         return None
+    labelled = figures_behind_labels(line[2])
+    if labelled:
+        return {"step": line[1], **labelled}
     return _record_of_name_value_pairs(line[1], line[2])
 
 

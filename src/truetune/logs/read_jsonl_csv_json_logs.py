@@ -33,17 +33,9 @@ def read_jsonl_log(path: Path, log_builder: RunLogBuilder) -> None:
             log_builder.note_skipped(f"{path.name}: lines that are no JSON")
             continue
         if isinstance(record, dict):
-            log_builder.add_record(_with_values_of_inner_table(record))
+            log_builder.add_record(_record_without_envelope(record))
         else:
             log_builder.note_skipped(f"{path.name}: lines that are no records")
-
-
-def _with_values_of_inner_table(record: dict[str, Any]) -> dict[str, Any]:
-    """The record itself, or with the values of its only table: verl writes `{"step": 1, "data": {...}}`."""
-    inner = record.get("data")
-    if set(record) != {"step", "data"} or not isinstance(inner, dict):
-        return record
-    return {**inner, "step": record["step"]}
 
 
 def read_csv_log(path: Path, log_builder: RunLogBuilder) -> None:
@@ -79,6 +71,8 @@ def read_json_log(path: Path, log_builder: RunLogBuilder) -> None:
     elif is_kaggle_log(content):
         log_builder.format = "printed output"
         read_kaggle_log(content, path.name, log_builder)
+    elif _is_table_of_curves(content):
+        _add_table_of_curves(content, log_builder)
     elif isinstance(content, dict):
         log_builder.facts.update(
             {k: v for k, v in content.items() if isinstance(v, int | float | str)}
@@ -105,6 +99,34 @@ def load_log_json(path: Path) -> Any:
         raise DataError(
             f"{path}: it is no JSON ({error}); is it cut off? Take the file of an older checkpoint"
         ) from None
+
+
+def _record_without_envelope(record: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a record with its step: verl's logger of files writes `{"step": 3, "data": {...}}`."""
+    figures = record.get("data")
+    if record.keys() == {"step", "data"} and isinstance(figures, dict):
+        return {**figures, "step": record["step"]}
+    return record
+
+
+def _is_table_of_curves(content: Any) -> bool:
+    """Is it one object of curves by name, each of values by step? NeMo-RL's tools write metrics.json so."""
+    if not isinstance(content, dict) or not content:
+        return False
+    return all(
+        isinstance(curve, dict) and curve and all(step.isdecimal() for step in curve)
+        for curve in content.values()
+    )
+
+
+def _add_table_of_curves(content: dict[str, dict[str, Any]], log_builder: RunLogBuilder) -> None:
+    """Add the curves of such an object, step by step."""
+    by_step: dict[int, dict[str, Any]] = {}
+    for name, curve in content.items():
+        for step, value in curve.items():
+            by_step.setdefault(int(step), {})[name] = value
+    for number in sorted(by_step):
+        log_builder.add_record({**by_step[number], "step": number})
 
 
 def _add_list_of_records(records: Any, name: str, log_builder: RunLogBuilder) -> None:

@@ -33,6 +33,8 @@ NEAR_THE_END = 0.9
 """Share of a run's epochs at which the last record stands. Chosen, not measured: loggers record each tenth step"""
 PREFERENCE_CURVES = ("rewards/margins", "rewards/accuracies", "rewards/chosen", "logps/chosen")
 """What trainers of preference losses (DPO and its kin) log"""
+SAMPLER_CURVES = ("mismatch_kl/mean", "gen_kl_error", "advantages/max", "critic/advantages/max")
+"""What only trainers log that learn from sampled answers: prime-rl's trainer writes no reward, its orchestrator does"""
 
 
 class Curve(NamedTuple):
@@ -134,6 +136,8 @@ class RunLog:
         # The order matters: OnlineDPO logs margins as well, of answers that it has just generated.
         prefixes = ("completions/", "objective/")
         if any(name == "reward" or name.startswith(prefixes) for name in self.curves):
+            return "reinforcement"
+        if not self.curves.keys().isdisjoint(SAMPLER_CURVES):
             return "reinforcement"
         if not self.curves.keys().isdisjoint(PREFERENCE_CURVES):
             return "preference"

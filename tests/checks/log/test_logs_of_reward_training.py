@@ -24,6 +24,9 @@ CRITIC = "critic-explains-nothing"
 DRIFT = "sampler-drifts-from-the-trainer"
 DROPPED = "importance-correction-drops-answers"
 DIFFERENT = "sampled-answers-are-not-the-policys"
+GRADIENT = "grad-norm-explodes"
+ADVANTAGES = "advantages-explode"
+COLLAPSE = "policy-collapses"
 
 
 def _curve(*values: float, noise: float = 0.0, steps: int = 60, every: int = 1) -> dict[str, Any]:
@@ -36,7 +39,14 @@ def _curve(*values: float, noise: float = 0.0, steps: int = 60, every: int = 1) 
     }
 
 
+def _leaps(usual: float, leap: float, *at: int, steps: int = 60) -> dict[str, Any]:
+    """A curve at one level that leaps at these records."""
+    values = [leap if step in at else usual * (1 + 0.1 * (step % 3)) for step in range(steps)]
+    return {"values": values, "steps": steps}
+
+
 RISING, FLAT = _curve(0.3, 0.7, noise=0.02), _curve(0.3, 0.3, noise=0.02)
+FALLING, COLLAPSING = _curve(0.6, 0.1, noise=0.02), _curve(0.3, 0.8, 0.8, 0.4, noise=0.02)
 HEALTHY: dict[str, dict[str, Any]] = {
     "loss": _curve(0.001, 0.003, noise=0.01),
     "reward": RISING,
@@ -56,6 +66,32 @@ HEALTHY: dict[str, dict[str, Any]] = {
     "eval_reward": _curve(0.32, 0.6, noise=0.02, every=10),
 }
 """A GRPO run of TRL as it should be"""
+HEALTHY_PRIME_RL: dict[str, dict[str, Any]] = {
+    "reward/all/mean": RISING,
+    "loss/mean": _curve(0.001, -0.001, noise=0.002),
+    "entropy/all/mean": _curve(0.3, 0.22, noise=0.02),
+    "mismatch_kl/all/mean": _curve(0.0012, 0.004, noise=0.0003),
+    "is_masked/mean": _curve(0.002, 0.003, noise=0.0005),
+    "is_truncated/all/mean": _curve(0.02, 0.05, noise=0.005),
+    "decode_len/all/mean": _curve(600, 900, noise=20),
+    "optim/grad_norm": _curve(0.05, 0.06, noise=0.01),
+    "optim/lr": _curve(1e-6, 1e-6),
+    "eval/aime/avg@8": _curve(0.2, 0.4, noise=0.02, every=10),
+}
+HEALTHY_NEMO_RL: dict[str, dict[str, Any]] = {
+    "train/reward": RISING,
+    "train/loss": _curve(-0.03, 0.02, noise=0.02),
+    "train/grad_norm": _curve(0.4, 0.35, noise=0.05),
+    "train/lr": _curve(1e-6, 1e-6),
+    "train/advantages/max": _curve(2.6, 2.6, noise=0.05),
+    "train/advantages/min": _curve(-2.6, -2.6, noise=0.05),
+    "train/kl_penalty": _curve(0.0, 0.02, noise=0.0005),
+    "train/approx_entropy": _curve(0.5, 0.4, noise=0.02),
+    "train/gen_kl_error": _curve(0.0007, 0.0008, noise=0.0001),
+    "train/mean_gen_tokens_per_sample": _curve(520, 640, noise=10),
+    "train/truncation_rate": _curve(0.02, 0.03, noise=0.002),
+    "validation/accuracy": _curve(0.4, 0.6, noise=0.01, every=10),
+}
 HEALTHY_VERL: dict[str, dict[str, Any]] = {
     "critic/score/mean": RISING,
     "actor/entropy": _curve(0.5, 0.3, noise=0.02),
@@ -87,6 +123,15 @@ def _run(folder: Path, curves: dict[str, dict[str, Any]]) -> Any:
         (KL, {"objective/kl": _curve(2.0, 20.0, noise=0.5), "reward": RISING}, ""),
         (KL, {"objective/kl": _curve(2.0, 20.0, 300.0, noise=0.5), "reward": FLAT}, "per answer"),
         (KL, {"actor/kl_loss": _curve(0.001, 0.1, 5.0), "critic/score/mean": FLAT}, "per token"),
+        # It had risen before the first records, or rises at once and stays there: the reward tells.
+        (KL, {"kl": _curve(0.4, 8.0, noise=0.1), "reward": FALLING}, "to 7"),
+        (KL, {"kl": _curve(0.2, 6.0, 6.0, 6.0, 6.0, 6.0), "reward": FLAT}, "per token"),
+        (KL, {"objective/kl": _curve(30.0, 180.0, noise=2.0), "reward": COLLAPSING}, "per answer"),
+        (KL, {"train/kl_penalty": _curve(0.3, 2.5), "train/reward": COLLAPSING}, "per token"),
+        (KL, {"kl": _curve(0.3, 2.0), "reward": RISING}, ""),
+        (KL, {"kl": _curve(1.5, 1.6, noise=0.05), "reward": FLAT}, ""),
+        (KL, {"kl": _curve(0.05, 0.8), "reward": FALLING}, ""),
+        (KL, {"train/kl_penalty": _curve(0.001, 0.9), "train/reward": FLAT}, ""),
         (
             HELD_OUT,
             {
@@ -104,6 +149,58 @@ def _run(folder: Path, curves: dict[str, dict[str, Any]]) -> Any:
             "are clipped at the end (actor/pg_clipfrac; 5",
         ),
         (CLIPPED, {"reward": RISING, "clip_ratio/region_mean": _curve(0.1, 0.15, noise=0.01)}, ""),
+        (CLIPPED, {"loss/mean": FLAT, "mismatch_kl/mean": FLAT, "is_masked/mean": _curve(0.0, 0.6)}, "masked_"),
+        (CLIPPED, {"reward/mean": RISING, "masked_fraction/mean": _curve(0.002, 0.02)}, ""),
+        (HELD_OUT, {"reward/mean": RISING, "eval/aime/avg@8": _curve(0.5, 0.5, 0.2, every=10)}, "avg@8 falls"),
+        (HELD_OUT, {"train/reward": RISING, "validation/accuracy": _curve(0.5, 0.2, every=10)}, "accuracy falls"),
+        (
+            HELD_OUT,
+            {"critic/score/mean": RISING, "val-core/x/acc/best@8/mean": _curve(0.6, 0.3, every=10)},
+            "best@8/mean falls",
+        ),
+        (HELD_OUT, {"reward/mean": RISING, "eval/aime/avg@8": _curve(0.2, 0.3, every=10)}, ""),
+        (HELD_OUT, {"train/reward": RISING, "validation/loss": _curve(0.5, 0.2, every=10)}, ""),
+        # Nearly all are cut in the end, or the reward is lost again.
+        (LIMIT, {"reward": RISING, "completions/clipped_ratio": _curve(0.03, 0.95, 0.95)}, "to 9"),
+        (LIMIT, {"reward": COLLAPSING, "completions/clipped_ratio": _curve(0.03, 0.5)}, "does not rise"),
+        (LIMIT, {"train/reward": FLAT, "train/truncation_rate": _curve(0.03, 0.6)}, "does not rise"),
+        (LIMIT, {"reward/mean": FALLING, "is_truncated/mean": _curve(0.03, 0.2)}, ""),
+        (GRADIENT, {"reward": FLAT, "grad_norm": _leaps(0.4, 40.0, 12, 30, 31, 55)}, "at 4 of 60 logged steps"),
+        (GRADIENT, {"train/reward": RISING, "train/grad_norm": _leaps(1.0, 90.0, 5, 20, 50)}, "jumps to 90"),
+        (GRADIENT, {"reward/mean": COLLAPSING, "optim/grad_norm": _curve(0.05, 0.05, 2.5, 3.0, noise=0.01)}, "stays"),
+        (GRADIENT, {"critic/score/mean": FLAT, "actor/grad_norm": _curve(0.2, 0.2, 9.0, 9.0, 9.0)}, "stays there"),
+        (GRADIENT, {"reward": FLAT, "grad_norm": _leaps(0.4, 40.0, 30)}, ""),
+        (GRADIENT, {"reward": FLAT, "grad_norm": _leaps(0.2, 8.0, 12, 30, 31, 55)}, ""),
+        # Few groups differ: most steps have hardly a gradient.
+        (GRADIENT, {"reward": FLAT, "grad_norm": _leaps(0.0, 0.5, *range(0, 60, 5))}, ""),
+        (GRADIENT, {"reward": FLAT, "grad_norm": _curve(0.001, 0.001, 0.4, 0.4, 0.4)}, ""),
+        (GRADIENT, {"reward": RISING, "grad_norm": _curve(0.1, 0.1, 1.6, 1.6, 1.6, noise=0.01)}, ""),
+        (ADVANTAGES, {"train/reward": FLAT, "train/advantages/max": _leaps(2.6, 7400.0, 9, 40)}, "at 2 of 60"),
+        (ADVANTAGES, {"critic/score/mean": FLAT, "critic/advantages/max": _leaps(1.8, 900.0, 9)}, "is 900 at"),
+        (
+            ADVANTAGES,
+            {
+                "train/reward": FLAT,
+                "train/advantages/max": _leaps(2.6, 2.6),
+                "train/advantages/min": _leaps(-2.6, -5e5, 9),
+            },
+            "is 500,000",
+        ),
+        (ADVANTAGES, {"reward": FLAT, "advantages/max": _curve(1e4, 1e4)}, "at 60 of 60"),
+        (ADVANTAGES, {"reward/all/mean": FLAT, "advantage/all/max": _leaps(0.5, 3000.0, 9)}, "is 3,000"),
+        # A group of 64, a batch with one reward, rewards that are large themselves, and a leap of half the limit.
+        (ADVANTAGES, {"train/reward": FLAT, "train/advantages/max": _leaps(2.6, 7.9, 9, 40)}, ""),
+        (ADVANTAGES, {"critic/score/mean": FLAT, "critic/advantages/max": _leaps(2.0, 64.0, 9)}, ""),
+        (ADVANTAGES, {"reward": _curve(200.0, 400.0), "advantages/max": _curve(900.0, 900.0)}, ""),
+        (ADVANTAGES, {"reward": FLAT, "advantages/max": _leaps(2.6, 50.0, 9)}, ""),
+        (ADVANTAGES, {"reward": FLAT, "advantages/mean": _leaps(0.0, 500.0, 9)}, ""),
+        (COLLAPSE, {"reward/mean": FLAT, "entropy/mean": _curve(0.4, 0.01, 0.001, 0.001)}, "one answer"),
+        (COLLAPSE, {"train/reward": FLAT, "train/approx_entropy": _curve(0.4, 5.0, 7.0)}, "garbage"),
+        (COLLAPSE, {"critic/score/mean": FALLING, "actor/entropy": _curve(0.25, 0.3, 1.5, 1.8)}, "garbage"),
+        (COLLAPSE, {"critic/score/mean": FLAT, "actor/entropy": _curve(0.25, 0.3, 1.5, 1.8)}, ""),
+        (COLLAPSE, {"reward/mean": FALLING, "entropy/mean": _curve(0.25, 0.9)}, ""),
+        (COLLAPSE, {"train/reward": RISING, "train/approx_entropy": _curve(0.5, 0.06)}, ""),
+        (COLLAPSE, {"train/reward": FLAT, "train/mean_gen_tokens_per_sample": _curve(300, 20, 5, 5)}, "shrink"),
         # Longer answers that earn more are learning to reason.
         (LIMIT, {"reward": RISING, "completions/clipped_ratio": _curve(0.05, 0.5)}, ""),
         (
@@ -169,6 +266,14 @@ def _run(folder: Path, curves: dict[str, dict[str, Any]]) -> Any:
             },
             "with a jump at step",
         ),
+        (DRIFT, {"reward/mean": FLAT, "mismatch_kl/mean": _curve(0.001, 0.001, 0.2, 1.0)}, "grows from 0.001"),
+        (DRIFT, {"loss/mean": FLAT, "mismatch_kl/mean": _curve(0.001, 0.001, 0.06, 0.09)}, "another policy"),
+        (DRIFT, {"train/reward": FLAT, "train/gen_kl_error": _curve(0.0007, 0.0007, 0.05, 0.05)}, "KL of sampler"),
+        (DRIFT, {"critic/score/mean": FLAT, "rollout_corr/k3_kl": _curve(0.002, 0.09)}, "KL of sampler"),
+        (DRIFT, {"reward/mean": FLAT, "mismatch_kl/mean": _curve(0.0002, 0.01)}, ""),
+        (DRIFT, {"train/reward": FLAT, "train/gen_kl_error": _curve(0.02, 0.05)}, ""),
+        (DIFFERENT, {"train/reward": FLAT, "train/gen_kl_error": _curve(0.3, 0.3)}, "a KL of 0.3"),
+        (DIFFERENT, {"reward/mean": RISING, "mismatch_kl/mean": _curve(0.002, 0.02)}, ""),
         (DRIFT, {"reward": FLAT, "vllm_vs_local_logprob_diff_mean": _curve(0.15, 0.5)}, ""),
         (DIFFERENT, {"reward": FLAT, "vllm_vs_local_logprob_diff_mean": _curve(0.15, 0.5)}, "by 0.3"),
         (
@@ -190,6 +295,18 @@ def test_faulty_runs_and_their_likes(
     rule = BY_NAME[name](_run(tmp_path, curves))
     found = [f"{one.severity}: {one.message}" for one in rule.findings()]
     assert [expected in message for message in found] == [True] * bool(expected), found
+
+
+@pytest.mark.parametrize("curves", [HEALTHY_PRIME_RL, HEALTHY_NEMO_RL], ids=["prime-rl", "NeMo-RL"])
+def test_healthy_runs_of_other_trainers(curves: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    log = _run(tmp_path, curves)
+    judged = [rule(log) for rule in BY_NAME.values()]
+    assert [one.message for rule in judged for one in rule.findings()] == []
+    examined = {type(rule).name() for rule in judged if rule.unmet() is None}
+    ours = {HELD_OUT, LIMIT, DRIFT, DIFFERENT, GRADIENT, COLLAPSE}
+    own = {CLIPPED} if curves is HEALTHY_PRIME_RL else {KL, ADVANTAGES}
+    assert examined >= ours | own
+    assert all(rule.measurement_if_clean() for rule in judged if type(rule).name() in ours | own)
 
 
 @pytest.mark.parametrize("curves", [HEALTHY, HEALTHY_VERL], ids=["TRL", "verl"])

@@ -2,8 +2,8 @@
 
 ## What it does
 Compares both ends of a training by rewards. It warns if the share of answers that are cut rises from below 30 % by 30
-points or more, while the reward does not rise by a tenth. `completions-always-cut` is about runs that are cut from
-the start.
+points or more, while the reward does not rise by a tenth, or falls by a tenth from its best; or if 80 % are cut in the
+end, whatever the reward does. `completions-always-cut` is about runs that are cut from the start.
 
 ## Why it is bad
 An answer that is cut has no end to grade. With a loss that divides by each answer's length, long wrong answers are
@@ -43,7 +43,10 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
-from truetune.checks.log.evidence.curves_of_reward_training import ends_of_curve
+from truetune.checks.log.evidence.curves_of_reward_training import (
+    does_reward_rise,
+    ends_of_curve,
+)
 from truetune.checks.rule import LogRule
 from truetune.logs.grpo_learning_signal_and_cut_answers import (
     mean_answer_length,
@@ -53,10 +56,8 @@ from truetune.logs.grpo_learning_signal_and_cut_answers import (
 MIN_RECORDS = 10
 # Chosen, not measured: recipes of long reasoning live with 5 to 20 % of cut answers.
 MAX_FIRST_SHARE, MIN_RISE = 0.3, 0.3
-MIN_REWARD_GAIN = 0.1
-"""Of the first reward: a run whose reward rises with the length is learning to reason"""
-MAX_SHARE_OF_ALWAYS_CUT = 0.8
-"""In the median of the run: from here on `completions-always-cut` speaks"""
+MIN_LAST_SHARE = 0.8
+"""Where nearly all are cut in the end, no reward tells a whole answer. `completions-always-cut` has the same limit"""
 
 
 class AnswersGrowIntoTheLimit(LogRule):
@@ -90,19 +91,20 @@ class AnswersGrowIntoTheLimit(LogRule):
             return
         reward = log.curve("reward").finite()
         evidence = []
+        # a run whose reward rises with the length is learning to reason, as long as most answers have an end
+        rises = reward.step.size >= MIN_RECORDS and does_reward_rise(log)
+        if rises and ends.last < MIN_LAST_SHARE:
+            return
         if reward.step.size >= MIN_RECORDS:
-            gain = ends_of_curve(reward)
-            if gain.last - gain.first > MIN_REWARD_GAIN * abs(gain.first):
-                return
-            evidence.append(f"the reward goes from {gain.first:.3g} to {gain.last:.3g}")
+            evidence.append("the reward goes from {:.3g} to {:.3g}".format(*ends_of_curve(reward)))
         length = mean_answer_length(log)
         if length:
             evidence.append(
                 "the mean length goes from {:,.0f} to {:,.0f} tokens".format(*ends_of_curve(length))
             )
         yield self.finding(
-            f"the share of answers that are cut off rises from {ends.first:.0%} to {ends.last:.0%}, and the reward does"
-            " not rise with it",
+            f"the share of answers that are cut off rises from {ends.first:.0%} to {ends.last:.0%}"
+            + ("" if rises else ", and the reward does not rise with it"),
             "read cut answers of the last steps; if they repeat themselves, go back to a checkpoint before the rise,"
             " set a loss without division by each answer's length (loss_type: dapo or dr_grpo), and mask or penalise"
             " cut answers",

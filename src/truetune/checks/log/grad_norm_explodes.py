@@ -8,6 +8,9 @@ none of eight or more is finite. If the loss itself is not finite at these steps
 norm is finite but the loss stays finite, the loss scaler of fp16 skipped every step and no weight changed: that is an
 error. A learning rate that does not move is a consequence of it.
 
+In trainings by rewards a higher level counts if it is above 1, the usual clipping norm, and the reward does not rise.
+Norms that jump to 20 times the level around them and above 10 count from three records on, and 1 % of the run.
+
 ## Why it is bad
 The weights move into a region where steps no longer help; the loss follows a little later. With clipping, every step is
 shortened to almost nothing.
@@ -32,7 +35,8 @@ hides the fault. Overflow in fp16 from the first step on has nothing to do with 
 float32.
 
 ## References
-- unslothai/unsloth#5207; Pascanu et al. 2013, arXiv 1211.5063
+- unslothai/unsloth#5207; Pascanu et al. 2013, arXiv 1211.5063; prime-rl's questions and answers ("sustained spikes mean
+  you're about to diverge")
 """
 
 from __future__ import annotations
@@ -44,11 +48,13 @@ import numpy as np
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.log.draw_log_curves_for_reports import describe_steps, draw_curves
+from truetune.checks.log.evidence.curves_of_reward_training import does_reward_rise
 from truetune.checks.log.float16_use_and_overflow import float16_overflow_remedy
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import (
     fit_robust_trend,
     medians_of_both_ends,
+    rolling_median,
     strongest_level_shift,
 )
 from truetune.logs.run_log import Curve, Floats, RunLog
@@ -66,6 +72,15 @@ MOSTLY = 0.9
 NO_LABELS = "transformers logs a loss of NaN as 0 (logging_nan_inf_filter): a mean over no label, or NaN weights"
 TIMES = 10.0
 """Chosen, not measured: at 5, norms that follow a change of the data may fire; at 20, the loss has followed already"""
+USUAL_CLIP = 1.0
+"""Default of max_grad_norm in TRL, verl and prime-rl. Trainings by rewards begin with nearly no gradient where few
+groups differ: a rise below this is a signal that comes up"""
+MIN_SPIKE, TIMES_OF_SPIKE = 10.0, 20.0
+"""Ten times the usual clipping norm, and a norm over the level around it. Chosen: norms of runs that learn stay below
+twice their level in the benches' logs, and single batches of a small run are some times as large"""
+MIN_SPIKES, MIN_SPIKE_SHARE = 3, 0.01
+WINDOW = 25
+"""Records around a norm whose median is the level: as loss-spikes has it"""
 
 
 class GradNormExplodes(LogRule):
@@ -95,7 +110,8 @@ class GradNormExplodes(LogRule):
     def findings(self) -> Iterator[Finding]:
         norm = self.subject.curve("grad_norm")
         yield from self._findings_on_non_finite_norms(norm)
-        yield from self._findings_on_grown_norm(norm)
+        grown = list(self._findings_on_grown_norm(norm))
+        yield from grown or self._findings_on_spikes_of_reward_training(norm)
 
     def _findings_on_non_finite_norms(self, norm: Curve) -> Iterator[Finding]:
         """Findings on norms that are not finite: in all records, or in too many after the first
@@ -151,17 +167,19 @@ class GradNormExplodes(LogRule):
         keep = positive.value > 0
         # Norms differ by factors, not by amounts: on a log scale their noise is even.
         logs = Curve(positive.step[keep], np.log10(positive.value[keep]))
-        if self.subject.kind != "language" or logs.step.size < MIN_POINTS:
+        by_rewards = self.subject.kind == "reinforcement"
+        if self.subject.kind not in ("language", "reinforcement") or logs.step.size < MIN_POINTS:
             return
         place = strongest_level_shift(logs.value, max(3, logs.step.size // 20))
         if place is None or fit_robust_trend(logs).z < 3.3:
             return
         before = 10**place.before
         after = 10 ** float(np.median(logs.value[-max(3, logs.step.size // 10) :]))
-        loss = self.subject.curve("loss").finite()
-        # Where the loss has fallen to a fifth, rows that are not learned yet have nearly all of the gradient.
-        falls = loss.step.size > 3 and np.median(loss.value[-3:]) < 0.2 * np.median(loss.value[:3])
-        if min(10**place.after, after) < TIMES * before or falls:
+        if min(10**place.after, after) < TIMES * before:
+            return
+        # a training by rewards that learns may have larger gradients
+        is_learning = does_reward_rise(self.subject) if by_rewards else self._loss_falls()
+        if is_learning or (by_rewards and after < USUAL_CLIP):
             return
         step = float(logs.step[place.at])
         yield self.finding(
@@ -170,6 +188,39 @@ class GradNormExplodes(LogRule):
             "lower learning_rate or lengthen the warm-up (warmup_steps), and start again from a checkpoint before that"
             f" {self.subject.unit_of_steps}",
             figure=draw_curves("gradient norm", {"grad_norm": norm}, {"grows": step}, log=True),
+        )
+
+    def _loss_falls(self) -> bool:
+        """Has the loss fallen to a fifth? Rows that are not learned yet have nearly all of the gradient then."""
+        loss = self.subject.curve("loss").finite()
+        return loss.step.size > 3 and bool(
+            np.median(loss.value[-3:]) < 0.2 * np.median(loss.value[:3])
+        )
+
+    def _findings_on_spikes_of_reward_training(self, norm: Curve) -> Iterator[Finding]:
+        """The finding on norms that leap again and again in a training by rewards, whose loss shows no spikes."""
+        positive = norm.finite()
+        keep = positive.value > 0
+        steps, values = positive.step[keep], positive.value[keep]
+        if self.subject.kind != "reinforcement" or values.size < MIN_POINTS:
+            return
+        level = rolling_median(values, WINDOW)
+        spikes = np.flatnonzero((values > TIMES_OF_SPIKE * level) & (values > MIN_SPIKE))
+        if spikes.size < max(MIN_SPIKES, MIN_SPIKE_SHARE * norm.step.size):
+            return
+        worst = int(spikes[np.argmax(values[spikes])])
+        yield self.finding(
+            f"the gradient norm jumps to {values[worst]:.3g} at {self.subject.unit_of_steps} {steps[worst]:,.0f}, and"
+            f" to more than {TIMES_OF_SPIKE:g} times the level around it at {spikes.size:,} of {norm.step.size:,}"
+            f" logged steps ({np.median(values):.3g} in the median): single batches outweigh the others",
+            "look at the rewards, advantages and ratios of these batches; then lower learning_rate, clip gradients"
+            " (max_grad_norm: 1.0 or less), and take fewer updates per batch of answers",
+            evidence=(describe_steps(steps[spikes]),),
+            count=int(spikes.size),
+            total=int(norm.step.size),
+            figure=draw_curves(
+                "gradient norm", {"grad_norm": norm}, {"jumps": float(steps[worst])}, log=True
+            ),
         )
 
     def _finding_on_skipped_steps(self, norm: Curve, proof: tuple[str, ...]) -> Finding:

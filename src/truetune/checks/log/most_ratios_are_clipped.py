@@ -1,8 +1,9 @@
 """The clip holds back so many tokens that the policy hardly learns from its answers.
 
 ## What it does
-Reads the share of tokens whose ratio was clipped: `clip_ratio/region_mean` (TRL), `actor/pg_clipfrac` (verl). It warns
-if the median of the last fifth is above 0.3. TRL's CISPO and GSPO clip at other ranges and are judged from 0.6 on.
+Reads the share of tokens whose ratio was clipped: `clip_ratio/region_mean` (TRL), `actor/pg_clipfrac` (verl), or was
+masked for its size: `masked_fraction/mean` (prime-rl). It warns if the median of the last fifth is above 0.3. TRL's
+CISPO and GSPO clip at other ranges and are judged from 0.6 on.
 
 ## Why it is bad
 A clipped token has no gradient. Shares of a hundredth are normal; a third says that the policy is far from the one that

@@ -5,7 +5,7 @@ Compares the end of a run of GRPO, RLOO, PPO or verl with its start (medians of 
 if
 
 - the entropy of the policy falls to a tenth of its first value and below 0.05 per token;
-- the entropy rises to four times its first value and above 2 per token;
+- the entropy rises to four times its first value and above 2 per token, or above 1 if the reward falls by a tenth;
 - the mean length of the answers falls to a fifth and below 20 tokens.
 
 ## Why it is bad
@@ -57,6 +57,8 @@ END_SHARE = 0.2
 # Chosen, not measured: GRPO runs that learn end at a half to a third of their first entropy, some at a fifth.
 MAX_ENTROPY_SHARE, MAX_ENTROPY = 0.1, 0.05
 MIN_ENTROPY_RISE, MIN_HIGH_ENTROPY = 4.0, 2.0
+MIN_HIGH_ENTROPY_OF_FALLING_REWARD, MIN_REWARD_FALL = 1.0, 0.1
+"""Chosen, not measured: a wider upper clip (DAPO) raises the entropy of runs that learn, and their reward rises"""
 MAX_LENGTH_SHARE, MAX_LENGTH = 0.2, 20.0
 
 
@@ -114,7 +116,8 @@ class PolicyCollapses(LogRule):
         """The finding on an entropy that falls to nothing, or rises without end."""
         ends = _first_and_last_fifth_medians(curve)
         falls = ends.last < min(MAX_ENTROPY, MAX_ENTROPY_SHARE * ends.first)
-        rises = ends.last > max(MIN_HIGH_ENTROPY, MIN_ENTROPY_RISE * ends.first)
+        high = MIN_HIGH_ENTROPY_OF_FALLING_REWARD if self._reward_falls() else MIN_HIGH_ENTROPY
+        rises = ends.last > max(high, MIN_ENTROPY_RISE * ends.first)
         if not falls and not rises:
             return
         effect = (
@@ -131,6 +134,14 @@ class PolicyCollapses(LogRule):
             total=int(curve.step.size),
             figure=draw_curves("entropy", {"entropy": curve}),
         )
+
+    def _reward_falls(self) -> bool:
+        """Does the reward end a tenth below its beginning? False where it is not logged."""
+        reward = self.subject.curve("reward").finite()
+        if reward.step.size < MIN_RECORDS:
+            return False
+        ends = _first_and_last_fifth_medians(reward)
+        return ends.first - ends.last > MIN_REWARD_FALL * abs(ends.first)
 
     def _findings_on_shrinking_answers(self, curve: Curve) -> Iterator[Finding]:
         """The finding on answers that shrink to a few tokens."""

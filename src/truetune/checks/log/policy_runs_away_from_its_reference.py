@@ -2,8 +2,9 @@
 
 ## What it does
 Reads the KL divergence from the reference in trainings by rewards: `kl` per token (TRL, verl's `actor/kl_loss`), or
-`objective/kl` per answer (PPO). It warns if the median of the last fifth is ten times that of the first fifth and above
-1 per token (100 per answer), and also if a single record is above 100 per token.
+`objective/kl` per answer (PPO). It warns if the median of the last fifth is above 1 per token (100 per answer) and ten
+times that of the first fifth; or three times the first records, if the reward does not rise with it; and also if a
+single record is above 100 per token.
 
 ## Why it is bad
 At a KL of 1 per token the policy writes texts that the reference would not have written: other languages, loops, noise
@@ -37,12 +38,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.evidence.curves_of_reward_training import (
-    Ends,
+    does_reward_rise,
     ends_of_curve,
     first_known_curve,
 )
@@ -53,6 +56,10 @@ KL_NAMES = ("kl", "objective/kl")
 # Published runs end at 0.01 to 0.3 per token; TRL's PPO at 5 to 20 per answer of about 50 tokens.
 MAX_KL = {"kl": 1.0, "objective/kl": 100.0}
 MIN_RISE = 10.0
+MIN_RISE_WITHOUT_REWARD = 3.0
+"""A KL that rises in a straight line from 0 has nine times the first fifth's median in the last fifth; three times is
+one that had risen before the first records"""
+FIRST_RECORDS = 3
 MAX_SINGLE_KL = 100.0
 """Per token. torchforge's report has a mean of a million; at 100 a token's probability differs by e to the 5 or so"""
 MIN_RECORDS = 10
@@ -83,11 +90,11 @@ class PolicyRunsAwayFromItsReference(LogRule):
         name, curve = self._kl_curve()
         if self.subject.kind != "reinforcement" or not curve:
             return
-        ends = ends_of_curve(curve)
-        message = _describe_fault(name, curve, ends)
+        reward = self.subject.curve("reward").finite()
+        is_in_vain = reward.step.size >= MIN_RECORDS and not does_reward_rise(self.subject)
+        message = _describe_fault(name, curve, is_in_vain=is_in_vain)
         if message is None:
             return
-        reward = self.subject.curve("reward").finite()
         evidence = []
         if reward.step.size >= MIN_RECORDS:
             evidence.append("the reward goes from {:.3g} to {:.3g}".format(*ends_of_curve(reward)))
@@ -105,12 +112,23 @@ class PolicyRunsAwayFromItsReference(LogRule):
         return first_known_curve(self.subject, KL_NAMES, MIN_RECORDS)
 
 
-def _describe_fault(name: str, curve: Curve, ends: Ends) -> str | None:
-    """The message on a KL; None where it is sound."""
+def _describe_fault(name: str, curve: Curve, *, is_in_vain: bool) -> str | None:
+    """The message on a KL; None where it is sound.
+
+    Args:
+        name: of the curve.
+        curve: its finite records.
+        is_in_vain: the reward is logged and does not rise.
+    """
     unit = "token" if name == "kl" else "answer"
-    if ends.last > max(MAX_KL[name], MIN_RISE * ends.first):
+    ends = ends_of_curve(curve)
+    begin, rise = ends.first, MIN_RISE
+    if is_in_vain:
+        begin = min(begin, float(np.median(curve.value[:FIRST_RECORDS])))
+        rise = MIN_RISE_WITHOUT_REWARD
+    if ends.last > max(MAX_KL[name], rise * begin):
         return (
-            f"the KL to the reference goes from {ends.first:.3g} to {ends.last:.3g} per {unit}: the policy has left the"
+            f"the KL to the reference goes from {begin:.3g} to {ends.last:.3g} per {unit}: the policy has left the"
             " model that it started from"
         )
     highest = int(curve.value.argmax())

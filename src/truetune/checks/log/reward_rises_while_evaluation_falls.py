@@ -2,8 +2,9 @@
 
 ## What it does
 Compares the reward of trainings by rewards with the scores of their evaluations: `eval_reward`, verl's
-`val-core/.../mean@N` and `val/test_score/...`, accuracies. It warns if the reward rises by a tenth and more than by
-chance, and one of the scores falls by a tenth from its best, at the end of three evaluations or more.
+`val-core/.../mean@N` and `val/test_score/...`, prime-rl's `eval/.../avg@N`, accuracies. It warns if the reward rises by
+a tenth and more than by chance, and one of the scores falls by a tenth from its best, at the end of three evaluations
+or more.
 
 ## Why it is bad
 The policy has found what the reward pays and the task does not ask for: a format, a length, a hole in the parser, or
@@ -50,7 +51,8 @@ from truetune.logs.run_log import Curve
 
 EVALUATED_SCORE = re.compile(
     r"eval_reward|eval_rewards/[^/]*(accura|correct)[^/]*/mean|val-core/.*/(mean|acc)@\d+"
-    r"|val-core/.*/acc/mean@\d+|(?:val|eval)[/_](?:test_score/.*|.*accuracy)",
+    r"|val-core/.*/(?:mean|maj|best)@\d+/mean|(?:val|eval)[/_](?:test_score/.*|.*accuracy)"
+    r"|eval[/_].*(?:avg|pass|mean)@\d+|eval[/_](?:all/)?reward/mean|eval[/_].+/reward/mean",
     re.I,
 )
 """Names of scores on held-out rows that are better the higher they are"""

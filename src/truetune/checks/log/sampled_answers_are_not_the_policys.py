@@ -4,8 +4,8 @@
 Reads two figures of trainers that generate. The first is the KL divergence from the reference (`objective/kl` of PPO,
 `kl`). It can't be negative if the answers are samples of the policy. The rule warns if its median is below -1 per
 answer (-0.02 per token) and 80 % of the records are below 0. The second is the difference between the log-probabilities
-of the sampler and of the trainer (`sampling/sampling_logp_difference/mean` of TRL; slime and open-instruct log it too):
-it warns if the median is 0.1 per token or more.
+of the sampler and of the trainer (`sampling/sampling_logp_difference/mean` of TRL; slime and open-instruct log it too),
+or the KL divergence of both (prime-rl, NeMo-RL, verl): it warns if the median is 0.1 per token or more.
 
 ## Why it is bad
 The gradients of PPO and GRPO are right only for answers of the policy. `generate` may cut off the distribution (top_k,
@@ -48,6 +48,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.evidence.curves_of_reward_training import (
     LOGP_DIFFERENCES,
+    SAMPLER_KLS,
     first_known_curve,
 )
 from truetune.checks.rule import LogRule
@@ -62,6 +63,9 @@ FIRST_RECORDS, MIN_GROWTH = 3, 3.0
 """Records before the sampler's weights can be old, and how much the difference has grown if they are"""
 # TRL's users report 0.01 to 0.02 nats for bfloat16 on both sides, and 0.2 where the sampler's weights were wrong.
 MAX_LOGP_DIFFERENCE = 0.1
+MAX_SAMPLER_KL = 0.1
+"""From here on verl's guide calls a mismatch significant; NeMo-RL's own runs stay below 0.01"""
+COMPARED_WITH_SAMPLER = (*LOGP_DIFFERENCES, *SAMPLER_KLS)
 
 
 class SampledAnswersAreNotThePolicys(LogRule):
@@ -76,7 +80,8 @@ class SampledAnswersAreNotThePolicys(LogRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if any(self._has_enough_records(name) for name in (*MAX_KL_BY_CURVE, *LOGP_DIFFERENCES)):
+        names = (*MAX_KL_BY_CURVE, *COMPARED_WITH_SAMPLER)
+        if any(self._has_enough_records(name) for name in names):
             return None
         return Unmet(
             f"the log has no {MIN_RECORDS} records of a KL divergence or of a difference between the"
@@ -86,7 +91,9 @@ class SampledAnswersAreNotThePolicys(LogRule):
     def measurement_if_clean(self) -> str:
         """The median of each figure."""
         names = (
-            name for name in (*MAX_KL_BY_CURVE, *LOGP_DIFFERENCES) if self._has_enough_records(name)
+            name
+            for name in (*MAX_KL_BY_CURVE, *COMPARED_WITH_SAMPLER)
+            if self._has_enough_records(name)
         )
         return "; ".join(
             f"{name} is {np.median(self._finite_records_of_curve(name).value):.3g} in the median"
@@ -101,7 +108,7 @@ class SampledAnswersAreNotThePolicys(LogRule):
                 self._finite_records_of_curve(name), limit
             ):
                 yield self._finding_on_negative_kl(name)
-        name, difference = first_known_curve(self.subject, LOGP_DIFFERENCES, MIN_RECORDS)
+        name, difference = first_known_curve(self.subject, COMPARED_WITH_SAMPLER, MIN_RECORDS)
         if difference:
             yield from self._findings_on_logp_difference(name, difference)
 
@@ -123,7 +130,8 @@ class SampledAnswersAreNotThePolicys(LogRule):
     def _findings_on_logp_difference(self, name: str, curve: Curve) -> Iterator[Finding]:
         """The finding on a sampler whose log-probabilities are not the trainer's."""
         median = float(np.median(curve.value))
-        if median < MAX_LOGP_DIFFERENCE:
+        is_kl = name in SAMPLER_KLS
+        if median < (MAX_SAMPLER_KL if is_kl else MAX_LOGP_DIFFERENCE):
             return
         evidence = []
         first = float(np.median(curve.value[:FIRST_RECORDS]))
@@ -138,8 +146,8 @@ class SampledAnswersAreNotThePolicys(LogRule):
                 f"the importance sampling ratio is {np.median(ratio.value):.2f} in the median"
             )
         yield self.finding(
-            f"the sampler's log-probabilities differ from the trainer's by {median:.2g} per token"
-            " (median): it samples from other weights, or with other settings",
+            f"the sampler's log-probabilities differ from the trainer's by {'a KL of ' if is_kl else ''}{median:.2g}"
+            " per token (median): it samples from other weights, or with other settings",
             "check that the weights reach the sampler after each step (sleep mode, LoRA, quantization),"
             " that top_p, top_k and temperature are the trainer's, and that both use the same dtype",
             evidence=evidence,

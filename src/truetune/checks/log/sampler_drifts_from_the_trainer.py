@@ -4,7 +4,9 @@
 Reads the difference of the log-probabilities of sampler and trainer on the same tokens
 (`sampling/sampling_logp_difference/mean` of TRL, `train_rollout_logprob_abs_diff` of slime,
 `vllm_vs_local_logprob_diff_mean` of open-instruct). It warns if the difference triples from the first fifth of the run
-to the last and reaches 0.03 per token, or jumps by that much from one level to another that lasts.
+to the last and reaches 0.03 per token, or jumps by that much from one level to another that lasts. Where the KL
+divergence of both is logged instead (`mismatch_kl/mean` of prime-rl, `gen_kl_error` of NeMo-RL, verl's
+`rollout_corr/kl`), it warns if that grows to five times as much and reaches 0.03.
 `sampled-answers-are-not-the-policys` is about differences that are large from the start.
 
 ## Why it is bad
@@ -33,7 +35,8 @@ checkpoint is safe, and tells whether the sync is at fault: the difference is th
 
 ## References
 - huggingface/trl#5312 (0.015 to 0.2 with sleep mode), allenai/open-instruct#1473, vllm-project/vime#64 (0.011 to 0.036
-  in 30 steps), verl-project/verl#5220 (an adapter that is never asked for)"""
+  in 30 steps), verl-project/verl#5220 (an adapter that is never asked for), prime-rl's questions and answers ("if
+  growing, drop max_async_level or LR")"""
 
 from __future__ import annotations
 
@@ -47,10 +50,14 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.evidence.curves_of_reward_training import (
     LOGP_DIFFERENCES,
+    SAMPLER_KLS,
     ends_of_curve,
     first_known_curve,
 )
-from truetune.checks.log.sampled_answers_are_not_the_policys import MAX_LOGP_DIFFERENCE
+from truetune.checks.log.sampled_answers_are_not_the_policys import (
+    MAX_LOGP_DIFFERENCE,
+    MAX_SAMPLER_KL,
+)
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import find_lasting_rises
 from truetune.logs.run_log import Curve
@@ -61,6 +68,9 @@ FIRST_RECORDS = 3
 """Before weights of the sampler can be old: it loads them when it starts"""
 MIN_GROWTH, MIN_LAST = 3.0, 0.03
 """vime's flat run stays within a tenth; the drifting one triples"""
+MIN_KL_GROWTH, MIN_LAST_KL = 5.0, 0.03
+"""A KL grows as the square of the difference: one that triples is nine times as much, as is a line that rises from 0.
+NeMo-RL's own runs have to stay below 0.01; verl calls 0.1 significant"""
 
 
 class SamplerDriftsFromTheTrainer(LogRule):
@@ -78,7 +88,7 @@ class SamplerDriftsFromTheTrainer(LogRule):
             return None
         return Unmet(
             f"the log has no {MIN_RECORDS} records of the difference between the sampler's and the trainer's"
-            " log-probabilities"
+            " log-probabilities, nor of their KL"
         )
 
     def measurement_if_clean(self) -> str:
@@ -91,23 +101,33 @@ class SamplerDriftsFromTheTrainer(LogRule):
         name, curve = self._difference()
         if self.subject.kind != "reinforcement" or not curve:
             return
-        # Large in most of the run: the other rule's.
-        if float(np.median(curve.value)) >= MAX_LOGP_DIFFERENCE:
+        is_kl = name in SAMPLER_KLS
+        growth, least = (MIN_KL_GROWTH, MIN_LAST_KL) if is_kl else (MIN_GROWTH, MIN_LAST)
+        # Large in most of the run, for a KL from the start: the other rule's.
+        usual = float(np.median(curve.value))
+        limit = MAX_SAMPLER_KL if is_kl else MAX_LOGP_DIFFERENCE
+        if usual >= limit and (not is_kl or curve.value[0] >= least):
             return
         first, last = float(np.median(curve.value[:FIRST_RECORDS])), ends_of_curve(curve).last
-        if last < max(MIN_LAST, MIN_GROWTH * first):
+        if last < max(least, growth * first):
             return
         rises = find_lasting_rises(curve.value)
         where = f", with a jump at step {curve.step[rises[0][0]]:,.0f}" if rises else ""
         yield self.finding(
-            f"the log-probabilities of sampler and trainer differ by {first:.2g} per token at first and by"
-            f" {last:.2g} at the end{where}: the updates do not reach the sampler",
+            (
+                f"the KL of sampler and trainer grows from {first:.2g} to {last:.2g} per token{where}: the"
+                " answers are those of another policy than the one that is trained"
+                if is_kl
+                else f"the log-probabilities of sampler and trainer differ by {first:.2g} per token at first and"
+                f" by {last:.2g} at the end{where}: the updates do not reach the sampler"
+            ),
             "compare the norm of one weight in the sampler with the trainer's after an update; look at sleep mode, at"
-            " whether a LoRA adapter is loaded and asked for, and at the weights' names on both sides",
+            " whether a LoRA adapter is loaded and asked for, and at the weights' names on both sides; then sample from"
+            " newer weights (a smaller max_async_level) or lower learning_rate",
             total=int(curve.step.size),
             figure=draw_curves(name, {name: curve}),
         )
 
     def _difference(self) -> tuple[str, Curve]:
         """The difference with its name."""
-        return first_known_curve(self.subject, LOGP_DIFFERENCES, MIN_RECORDS)
+        return first_known_curve(self.subject, (*LOGP_DIFFERENCES, *SAMPLER_KLS), MIN_RECORDS)

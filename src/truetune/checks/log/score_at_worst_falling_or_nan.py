@@ -113,12 +113,24 @@ class ScoreAtWorstFallingOrNan(LogRule):
             if fault is not None:
                 yield self.finding(
                     f"{name} {fault.text}",
-                    "compute it by hand for a few rows, to see whether compute_metrics, the labels, the order of the"
-                    " pairs or the reward function is wrong, and correct that",
+                    self._remedy(name),
                     severity=fault.severity,
                     total=int(curve.step.size),
                     figure=draw_curves(name, {name: curve}),
                 )
+
+    def _remedy(self, name: str) -> str:
+        """What to look at: the answers where a policy is trained, which may have got worse; the metric elsewhere."""
+        if self.subject.kind == "reinforcement" and name == "reward":
+            return (
+                "read answers of the last steps and from before the fall: if they are cut, empty or repeat themselves,"
+                " the policy has got worse (go back to a checkpoint before it, lower learning_rate); if they are right,"
+                " correct the reward function"
+            )
+        return (
+            "compute it by hand for a few rows, to see whether compute_metrics, the labels, the order of the"
+            " pairs or the reward function is wrong, and correct that"
+        )
 
     def _find_tool_fault(self, name: str, finite: Curve) -> ScoreFault | None:
         """Calls of tools of which nearly all fail, in every record."""

@@ -14,6 +14,9 @@ from truetune.logs.run_log import EMPTY_CURVE, Curve, RunLog
 
 END_SHARE = 0.2
 """Share of the records at each end of a run. A tenth of a run of 50 steps would be one record for each evaluation"""
+FIFTHS = 5
+MIN_REWARD_GAIN, MAX_FALL_FROM_BEST = 0.1, 0.1
+"""Of the first and of the best reward: a run whose reward rises and stays up is learning, whatever else moves"""
 LOGP_DIFFERENCES = (
     "sampling/sampling_logp_difference/mean",
     "vllm_vs_local_logprob_diff_mean",
@@ -21,6 +24,16 @@ LOGP_DIFFERENCES = (
     "train/train_rollout_logprob_abs_diff",
 )
 """Mean difference of the log-probabilities of sampler and trainer, in nats per token: TRL, open-instruct, slime"""
+SAMPLER_KLS = (
+    "mismatch_kl/mean",
+    "gen_kl_error",
+    "rollout_corr/k3_kl",
+    "rollout_corr/kl",
+    "mismatch/mismatch_k3_kl",
+    "mismatch/mismatch_kl",
+)
+"""KL divergence between sampler and trainer, in nats per token: prime-rl, NeMo-RL, verl. It grows as the square of the
+difference of the log-probabilities"""
 IMPORTANCE_RATIOS = (
     "sampling/importance_sampling_ratio/mean",
     "rollout_corr/rollout_is_mean",
@@ -32,8 +45,9 @@ CLIPPED_SHARES = (
     "clip_ratio",
     "actor/pg_clipfrac",
     "policy/clipfrac_avg",
+    "masked_fraction/mean",
 )
-"""Share of the tokens whose ratio was clipped: TRL, earlier TRL, verl, TRL's PPO"""
+"""Share of the tokens whose ratio was clipped: TRL, earlier TRL, verl, TRL's PPO; prime-rl masks what others clip"""
 ENTROPIES = ("entropy", "actor/entropy", "actor/entropy_loss", "policy/entropy_avg")
 """Entropy of the policy, in nats per token"""
 
@@ -64,3 +78,17 @@ def ends_of_curve(curve: Curve) -> Ends:
     """The medians of the first and of the last fifth of a curve's records."""
     size = max(1, int(END_SHARE * curve.value.size))
     return Ends(float(np.median(curve.value[:size])), float(np.median(curve.value[-size:])))
+
+
+def does_reward_rise(log: RunLog) -> bool:
+    """Does the reward end a tenth above its beginning, and near its best? False where it is not logged.
+
+    Compared are the medians of the fifths of the run: a reward that rises and collapses later does not rise.
+    """
+    values = log.curve("reward").finite().value
+    if values.size < FIFTHS:
+        return False
+    medians = [float(np.median(part)) for part in np.array_split(values, FIFTHS)]
+    first, last, best = medians[0], medians[-1], max(medians)
+    has_gained = last - first > MIN_REWARD_GAIN * abs(first)
+    return has_gained and best - last <= MAX_FALL_FROM_BEST * max(abs(best), abs(first))
