@@ -4,7 +4,8 @@ sampled.
 ## What it does
 Looks at files with a policy loss of their own (a backward pass, log-probabilities, rewards or advantages). It fires if
 the text of a tokenizer's `decode` or `batch_decode` is given to the same tokenizer again. Functions that score, and
-those whose names speak of a judge or a reward model, are left out: those read texts.
+those whose names speak of a judge or a reward model, are left out: those read texts. A text that a function computes
+from the answer, such as a tool's result, is another text, and is not reported.
 
 ## Why it is bad
 Decoding and tokenizing is no way back: "un" + "load" may come back as "unload", and special tokens are lost. The
@@ -61,7 +62,7 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
+from truetune.checks.source.evidence.texts_held_by_a_text import texts_held_by
 from truetune.checks.source.evidence.wrong_signs_of_policy_losses import ADVANTAGE, backward_losses
 from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
@@ -122,7 +123,7 @@ def _texts_tokenized_again(module: Module) -> Iterator[NewIds]:
         tokenizer, text = _tokenizer_and_text(call)
         if tokenizer not in tokenizers or text is None or _is_in_scoring_function(module, call):
             continue
-        for part in backward_slice(module, text):
+        for part in texts_held_by(module, text):
             if isinstance(part, ast.Call) and decodings.get(part) == tokenizer:
                 yield NewIds(call, part)
                 break
