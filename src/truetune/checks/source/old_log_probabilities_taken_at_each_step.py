@@ -78,6 +78,6 @@ class OldLogProbabilitiesTakenAtEachStep(SourceRule):
             yield self.finding(
                 f"the old log-probabilities are {ast.unparse(found.old)}, taken in each of {found.epochs} epochs on the"
                 " same answers: the ratio is always 1, so clipping never acts and nothing bounds the update",
-                "compute the old log-probabilities once before the loop over epochs, without gradients",
+                "compute the old log-probabilities once before the loop over epochs, under torch.no_grad()",
                 cases=[case_of_node(module, found.ratio), case_of_node(module, found.old)],
             )

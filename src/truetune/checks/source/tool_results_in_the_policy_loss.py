@@ -83,7 +83,7 @@ class ToolResultsInThePolicyLoss(SourceRule):
             yield self.finding(
                 f"{found.mask} gets ones for {ids}, which the tokenizer made of text that the model did not write, as"
                 " it does for the sampled ids: results of tools are in the loss",
-                f"add zeros to {found.mask} for {ids}, and ones for sampled ids alone",
+                f"add 0 to {found.mask} for each of {ids}, and 1 for sampled ids alone",
                 cases=[
                     case_of_node(self.subject, found.added),
                     case_of_node(self.subject, found.encoding),
