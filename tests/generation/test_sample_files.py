@@ -40,6 +40,8 @@ SCORES = Scores(
     elsewhere=True,
     gives=False,
     escapes=("\\n",),
+    reward=0.5,
+    advantage=-1.25,
 )
 
 

@@ -1,9 +1,9 @@
 """Runs that are stopped and started again: `python -m tests.training.killed FOLDER CASE...` prints a line of JSON each.
 
-A CASE is KIND:WHEN+WHEN... KIND is lora, full or dpo; WHEN is what happens in the first run, in the second, and so on;
-in the one after the last nothing does. step7: it is killed after step 7. save8: while checkpoint-8 is written. sigint5,
-sigterm5: it is told to end in step 5; twice5: two times. full8: there is no room for checkpoint-8. end: it is killed
-after the last step. Each run is a process of its own, forked from this one, in which nothing has been trained.
+A CASE is KIND:WHEN+WHEN... KIND is lora, full, dpo or grpo; WHEN is what happens in the first run, in the second, and
+so on; in the one after the last nothing does. step7: it is killed after step 7. save8: while checkpoint-8 is written.
+sigint5, sigterm5: it is told to end in step 5; twice5: two times. full8: there is no room for checkpoint-8. end: it is
+killed after the last step. Each run is a process of its own, forked from this one, in which nothing has been trained.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ from tests.checkpoint import make
 from truetune.checkpoint.read_run_and_check_checkpoints import list_checkpoints
 
 STEPS = 12
+REWARDS = """
+def different_characters(completions, **columns):
+    return [float(len(set(completion[0]["content"]))) for completion in completions]
+"""
 ROOM = 4096
 """Bytes of a file that a full disk takes"""
 
@@ -66,7 +70,7 @@ def settings(kind: str, root: Path, folder: Path) -> dict[str, Any]:
     training = {
         **{
             "output_dir": str(folder),
-            "method": "dpo" if kind == "dpo" else "sft",
+            "method": kind if kind in ("dpo", "grpo") else "sft",
             "learning_rate": 1e-2,
         },
         **{
@@ -77,6 +81,13 @@ def settings(kind: str, root: Path, folder: Path) -> dict[str, Any]:
         },
         **{"save_steps": 4, "save_total_limit": 2, "val_size": 2, "attn_implementation": "eager"},
     }
+    if kind == "grpo":
+        # Two prompts a step, of 18: an epoch ends within the run.
+        training |= {
+            "rewards": f"{root / 'rewards.py'}:different_characters",
+            "num_generations": 2,
+            "max_completion_length": 6,
+        }
     if kind != "full":
         training["lora"] = {"r": 4, "lora_alpha": 8, "lora_dropout": 0.1}
     data = root / f"{kind}.jsonl"
@@ -103,11 +114,13 @@ def prepare(root: Path) -> Path:
     for kind, rows in {
         "lora": tiny.chats(20),
         "full": tiny.chats(20),
+        "grpo": tiny.chats(20),
         "dpo": tiny.pairs(20),
     }.items():
         (root / f"{kind}.jsonl").write_text(
             "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
         )
+    (root / "rewards.py").write_text(REWARDS, encoding="utf-8")
     return root
 
 
@@ -139,7 +152,7 @@ def run(root: Path, folder: Path, kind: str, when: str = "") -> tuple[int, str]:
 def log(folder: Path) -> list[dict[str, float]]:
     """The log of a run, without what depends on the clock."""
     entries = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
-    clocked = ("runtime", "_per_second")
+    clocked = ("runtime", "_per_second", "step_time")
     return [
         {k: v for k, v in entry.items() if not k.endswith(clocked)}
         for entry in entries

@@ -18,8 +18,8 @@ from truetune.settings.read_truetune_settings import find_own_settings_and_file,
 from truetune.settings.run_spec import RunSpec
 from truetune.training.default_settings import DEFAULTS
 from truetune.training.setting_conflicts import (
+    METHODS_OF_SETTINGS,
     OTHER_STACKS,
-    PREFERENCE_METHODS,
     SET_BY_TRUETUNE,
     SUPPORTED_METHODS,
 )
@@ -32,6 +32,7 @@ from truetune.training.training_recipe import (
 )
 
 METHODS = ("sft", "dpo", "orpo", "kto")
+"""Methods that train on the answers of rows"""
 
 
 def spec(method: str = "sft", **given: Any) -> RunSpec:
@@ -53,12 +54,16 @@ def made(
 def arguments_class(method: str) -> Any:
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     from transformers import TrainingArguments
-    from trl import DPOConfig, KTOConfig
+    from trl import DPOConfig, GRPOConfig, KTOConfig
     from trl.experimental.orpo import ORPOConfig
 
-    return {"sft": TrainingArguments, "dpo": DPOConfig, "orpo": ORPOConfig, "kto": KTOConfig}[
-        method
-    ]
+    return {
+        "sft": TrainingArguments,
+        "dpo": DPOConfig,
+        "orpo": ORPOConfig,
+        "kto": KTOConfig,
+        "grpo": GRPOConfig,
+    }[method]
 
 
 @pytest.mark.filterwarnings("error")
@@ -95,6 +100,29 @@ def test_the_trainers_take_the_arguments(method: str, rows: int | None, tmp_path
         assert arguments.train_sampling_strategy == "sequential"
     if method != "sft":
         assert (arguments.max_length, arguments.beta) == (2048, 0.1)
+
+
+def test_grpo_takes_whole_groups_and_evaluates_no_loss(tmp_path: Path) -> None:
+    chosen = made(
+        "grpo",
+        training={
+            "output_dir": str(tmp_path),
+            "rewards": ["agrees:choice:A-D", "exact"],
+            "reward_weights": [1, 0.5],
+            "num_generations": 6,
+        },
+    )
+    arguments = arguments_class("grpo")(**trainer_arguments_of_recipe(chosen))
+    assert (arguments.num_generations, arguments.max_completion_length) == (6, 256)
+    assert (arguments.per_device_train_batch_size, arguments.gradient_accumulation_steps) == (6, 4)
+    assert (arguments.beta, arguments.reward_weights) == (0.0, [1.0, 0.5])
+    assert (arguments.learning_rate, arguments.eval_strategy) == (DEFAULTS["grpo"].full, "no")
+    # 1,000 prompts, four of them in a step.
+    assert chosen.steps == 250
+    # What is rewarded is what is watched.
+    assert chosen.spec.watch.parser == "choice:A-D"
+    again = make_recipe(chosen.spec, rows=1000, gpu=False, bf16=False)
+    assert (again.spec, again.choices) == (chosen.spec, ())
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -349,7 +377,14 @@ def test_what_the_user_passes_to_the_trainer_wins() -> None:
 @pytest.mark.parametrize(
     ("method", "settings", "machine", "message"),
     [
-        ("grpo", {}, {}, "grpo is not trained here; there are sft, dpo, orpo, kto"),
+        ("ppo", {}, {}, "ppo is not trained here; there are sft, dpo, orpo, kto, grpo"),
+        ("grpo", {}, {}, "training.rewards: grpo needs at least one"),
+        ("grpo", {"training": {"rewards": "exact", "reward_weights": [1, 2]}}, {}, "2 weights for 1 rewards"),
+        ("grpo", {"training": {"rewards": "exact", "num_generations": 1}}, {}, "set 2 or more"),
+        ("grpo", {"training": {"rewards": "exact", "max_completion_length": 0}}, {}, "0 is too few"),
+        ("grpo", {"training": {"rewards": "exact", "eval_strategy": "steps"}}, {}, "the loss of grpo says nothing"),
+        ("grpo", {"training": {"rewards": "exact"}, "trainer": {"tools": []}}, {}, "samples one answer to each"),
+        ("sft", {"training": {"rewards": "exact"}}, {}, "training.rewards means nothing to sft, only to grpo"),
         ("dpo", {"encode": {"packing": "best-fit"}}, {}, "dpo compares whole answers, which cannot share a row"),
         ("kto", {"training": {"packing": True}}, {}, "kto compares whole answers"),
         ("sft", {"training": {"packing": False}, "encode": {"packing": "best-fit"}}, {}, "contradicts encode.packing"),
@@ -401,9 +436,10 @@ def test_the_tables_name_settings() -> None:
     from truetune.settings.training_settings import Training
 
     known = set(Training.model_fields)
-    assert {*SHARED_ARGUMENTS, *OTHER_STACKS, *PREFERENCE_METHODS} <= known
-    assert set(DEFAULTS) == set(SUPPORTED_METHODS) == set(METHODS)
-    for method in METHODS:
+    assert {*SHARED_ARGUMENTS, *OTHER_STACKS, *METHODS_OF_SETTINGS} <= known
+    methods = (*METHODS, "grpo")
+    assert set(DEFAULTS) == set(SUPPORTED_METHODS) == set(methods)
+    for method in methods:
         accepted = set(arguments_class(method).__dataclass_fields__)
         assert {*SHARED_ARGUMENTS, *METHOD_ARGUMENTS.get(method, ())} <= accepted  # type: ignore[call-overload]
     accepted = {name for method in METHODS for name in arguments_class(method).__dataclass_fields__}

@@ -66,8 +66,14 @@ def _unfinished_audits(records: Sequence[Record]) -> Iterator[NotJudged]:
             yield NotJudged(
                 "the rest of the audit", str(reason), place=f"process {record.facts['rank']}"
             )
+    # A rehearsal has trained its miniature by rewards instead, and its first lines say so.
     follow = next(
-        (one.facts["rollouts_follow"] for one in records if one.facts.get("rollouts_follow")), ""
+        (
+            one.facts["rollouts_follow"]
+            for one in records
+            if one.facts.get("rollouts_follow") and "recitation" not in one.facts
+        ),
+        "",
     )
     if follow:
         yield NotJudged(

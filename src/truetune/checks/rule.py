@@ -85,6 +85,9 @@ NO_OUTPUT = Unmet(
 )
 SEE_A_RUN = "see what a run does: truetune run -- YOUR COMMAND"
 NOT_RECITED = Unmet("nothing was recited", "truetune rehearse has a miniature of the model recite")
+LEARNS_BY_REWARDS = Unmet(
+    "it is about rows that are memorised, and this training learns by rewards"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -600,6 +603,8 @@ class RecitationRule(Rule["Audit"]):
     def unmet(self) -> Unmet | None:
         """Unmet where nothing was recited."""
         recitation = self.subject.facts.get("recitation") or {}
+        if "rewards" in recitation:
+            return LEARNS_BY_REWARDS
         return None if recitation.get("rows") or recitation.get("pairs") else NOT_RECITED
 
 

@@ -36,7 +36,9 @@ LAUNCHER_GRACE_SECONDS = 3
 """Seconds in which a launcher ends this process, where the first one has failed too and has said why"""
 
 
-@click.command(cls=Command, short_help="Train (SFT, LoRA, DPO, ORPO, KTO), checked and watched.")
+@click.command(
+    cls=Command, short_help="Train (SFT, LoRA, DPO, ORPO, KTO, GRPO), checked and watched."
+)
 @click.argument("settings", metavar="SETTINGS")
 @click.option(
     "-o",

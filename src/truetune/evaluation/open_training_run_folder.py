@@ -25,7 +25,10 @@ from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.data.read_predictions import suggest_score_command
 from truetune.errors import DataError, UsageError
 from truetune.generation.answer_samples import SampledRun, SamplingPass
-from truetune.generation.sampling_pass_files import read_passes_with_new_token_limits
+from truetune.generation.sampling_pass_files import (
+    ROLLOUTS,
+    read_passes_with_new_token_limits,
+)
 from truetune.logs.read_run_log import is_folder_of_run_log, read_run
 from truetune.logs.run_log import RunLog
 from truetune.parsing.input_limits import LOG, LOG_RECORD
@@ -76,6 +79,8 @@ class RunFolder:
     notes: tuple[str, ...] = ()
     judgement: Judgement = field(default_factory=Judgement)
     """What was examined besides, and what was not judged"""
+    rollouts: tuple[tuple[SamplingPass, int], ...] = ()
+    """The answers that a training by rewards has sampled and learned from, step by step, as `looks` has others"""
 
 
 def open_run(path: str, spec: RunSpec) -> RunFolder:
@@ -112,6 +117,7 @@ def open_run(path: str, spec: RunSpec) -> RunFolder:
         findings=(*map(_date_finding_by_figure, of_log.findings), *answer_findings),
         notes=tuple(notes),
         judgement=Judgement.of([of_log, of_answers]),
+        rollouts=tuple(read_passes_with_new_token_limits(folder, within=ROLLOUTS)),
     )
 
 

@@ -7,10 +7,11 @@ should have. The trade-off: a field in another form is left out without a word, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from truetune.evaluation.open_training_run_folder import RunFolder
 from truetune.evaluation.sample_report import Success
+from truetune.logs.run_log import Curve
 
 
 def summarize_run(run: RunFolder, name: str = "") -> str:
@@ -26,24 +27,17 @@ def summarize_run(run: RunFolder, name: str = "") -> str:
 
 
 def _loss_and_answers_in_words(run: RunFolder) -> Iterator[str]:
-    """What the loss did, and how many answers are good at the end."""
+    """What the loss did (of a training by rewards: the reward), and how many answers are good at the end."""
     # A loss of NaN is left out here: a rule says what it means.
     log = run.log
     loss = log.curve("loss").finite() if log else None
+    reward = log.curve("reward").finite() if log else None
     held_out = log.curve("eval_loss").finite() if log else None
-    if log and loss:
-        # Means over a tenth of the records: single steps scatter by more than a run improves.
-        part = max(1, loss.value.size // 10)
-        first, last = loss.value[:part], loss.value[-part:]
-        start, end = float(first.mean()), float(last.mean())
-        # A change that is smaller than half of the scatter at both ends is called none.
-        is_change = abs(end - start) > float(first.std() + last.std()) / 2
-        verb = "goes"
-        if is_change:
-            verb = "falls" if end < start else "rises"
-        text = f"over {log.last_step:,.0f} steps the loss {verb} from {start:.3g} to {end:.3g}"
-        if part > 1:
-            text += ", means of the first and last tenth"
+    if log and reward:
+        # The loss of such a training is near 0 in healthy runs and in broken ones.
+        yield _course_in_words("reward", reward, log.last_step, "quarter")
+    elif log and loss:
+        text = _course_in_words("loss", loss, log.last_step, "tenth")
         if held_out:
             first_held_out, last_held_out = float(held_out.value[0]), float(held_out.value[-1])
             text += f", held out from {first_held_out:.3g} to {last_held_out:.3g}"
@@ -55,6 +49,26 @@ def _loss_and_answers_in_words(run: RunFolder) -> Iterator[str]:
             f"at step {sampling_pass.step:,} {success.good} of {success.of} answers stop by themselves without a"
             " fault"
         )
+
+
+def _course_in_words(
+    name: str, curve: Curve, last_step: float, portion: Literal["tenth", "quarter"]
+) -> str:
+    """How a curve goes from its first records to its last ones.
+
+    Single steps scatter by more than a run improves, so that means are compared: over a tenth of the records, and over
+    a quarter of rewards, since each step has other prompts.
+    """
+    part = max(1, curve.value.size // {"tenth": 10, "quarter": 4}[portion])
+    first, last = curve.value[:part], curve.value[-part:]
+    start, end = float(first.mean()), float(last.mean())
+    # A change that is smaller than half of the scatter at both ends is called none.
+    is_change = abs(end - start) > float(first.std() + last.std()) / 2
+    verb = "goes"
+    if is_change:
+        verb = "falls" if end < start else "rises"
+    text = f"over {last_step:,.0f} steps the {name} {verb} from {start:.3g} to {end:.3g}"
+    return f"{text}, means of the first and last {portion}" if part > 1 else text
 
 
 def list_facts(run: RunFolder) -> dict[str, str]:

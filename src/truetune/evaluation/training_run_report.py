@@ -27,7 +27,7 @@ from truetune.evaluation.summarize_training_run_in_words import (
     list_settings,
     summarize_run,
 )
-from truetune.generation.answer_samples import SamplingPass
+from truetune.generation.answer_samples import SamplingPass, Scores
 from truetune.logs.downsample_curve_keeping_extremes import downsample_curve, smooth_curve
 from truetune.logs.run_log import Curve
 from truetune.settings.run_spec import RunSpec
@@ -54,6 +54,9 @@ SUBJECT_FACTS = ("status", "method", "base model", "data", "steps", "log", "left
 # moved through one by one.
 MAX_PASSES = 60
 """At most so many passes are kept with their answers"""
+# Chosen, not measured: a step of a training by rewards has several times as many answers as a pass.
+MAX_ROLLOUTS = 12
+"""At most so many steps of a training by rewards are kept with the answers that it learned from"""
 # A curve is drawn on about a thousand pixels: four digits would show as steps where a loss is flat, more are unseen.
 DIGITS = 5
 """Of a number in a curve"""
@@ -157,7 +160,7 @@ def shortest_distinguishing_path_ends(paths: Sequence[str]) -> tuple[str, ...]:
 
 def _run_values(run: RunFolder, name: str) -> dict[str, Any]:
     """A run as plain values: facts, settings, curves, findings at their steps, answers."""
-    log, kept = run.log, _passes_whose_answers_are_shown(run)
+    log, kept = run.log, _spread_passes(run.looks, MAX_PASSES)
     steps = (
         log.last_step
         if log
@@ -185,6 +188,7 @@ def _run_values(run: RunFolder, name: str) -> dict[str, Any]:
         ],
         "looks": [_pass_values(sampling_pass, limit) for sampling_pass, limit in kept],
         "looks_left_out": len(run.looks) - len(kept),
+        "rollouts": [_pass_values(*one) for one in _spread_passes(run.rollouts, MAX_ROLLOUTS)],
     }
 
 
@@ -277,12 +281,14 @@ def _round_number_or_none(value: float) -> float | None:
     return float(f"{value:.{DIGITS}g}")
 
 
-def _passes_whose_answers_are_shown(run: RunFolder) -> list[tuple[SamplingPass, int]]:
+def _spread_passes(
+    passes: Sequence[tuple[SamplingPass, int]], most: int
+) -> list[tuple[SamplingPass, int]]:
     """The passes whose answers are kept: the first, the last, and as many between as there may be."""
-    last = len(run.looks) - 1
-    if last < MAX_PASSES:
-        return list(run.looks)
-    return [run.looks[last * number // (MAX_PASSES - 1)] for number in range(MAX_PASSES)]
+    last = len(passes) - 1
+    if last < most:
+        return list(passes)
+    return [passes[last * number // (most - 1)] for number in range(most)]
 
 
 def _pass_values(sampling_pass: SamplingPass, limit: int) -> dict[str, Any]:
@@ -290,7 +296,8 @@ def _pass_values(sampling_pass: SamplingPass, limit: int) -> dict[str, Any]:
     samples = []
     for sample in sampling_pass.samples:
         values = sample_as_plain_values(sample, limit)
-        samples.append({name: value for name, value in values.items() if not name.endswith("_ids")})
+        shown = {name: value for name, value in values.items() if not name.endswith("_ids")}
+        samples.append(shown | _reward_values(sample.scores))
     return {
         "step": sampling_pass.step,
         "limit": limit,
@@ -298,3 +305,9 @@ def _pass_values(sampling_pass: SamplingPass, limit: int) -> dict[str, Any]:
         "success": vars(Success.of_pass(sampling_pass, limit)),
         "samples": samples,
     }
+
+
+def _reward_values(scores: Scores) -> dict[str, float]:
+    """What an answer was rewarded by; empty of answers that no training by rewards has sampled."""
+    values = {"reward": scores.reward, "advantage": scores.advantage}
+    return {name: value for name, value in values.items() if value is not None}

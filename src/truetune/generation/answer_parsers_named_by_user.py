@@ -270,7 +270,7 @@ def _python_parser(path: str) -> Parser:
     module = "" if colon else path.rpartition(".")[0]
     name = name if colon else path.rpartition(".")[2]
     try:
-        owner = _import_file(Path(file)) if colon else _import_from_working_folder(module)
+        owner = import_file(Path(file)) if colon else import_from_working_folder(module)
         function = getattr(owner, name)
     except Exception as error:
         # Importing runs the user's module, which may raise anything; an ImportError says itself what it is.
@@ -296,7 +296,7 @@ def _python_parser(path: str) -> Parser:
     return parse
 
 
-def _import_from_working_folder(name: str) -> Any:
+def import_from_working_folder(name: str) -> Any:
     """Import a module; those of the working folder come first, as in `python -c`.
 
     Raises ImportError or ValueError, or what the module raises.
@@ -310,7 +310,7 @@ def _import_from_working_folder(name: str) -> Any:
         sys.path.remove(folder)
 
 
-def _import_file(file: Path) -> Any:
+def import_file(file: Path) -> Any:
     """Import a file by its path. Raises FileNotFoundError, or what the file raises."""
     if not file.is_file():
         raise FileNotFoundError(f"{file} is no file")

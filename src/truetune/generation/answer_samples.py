@@ -124,6 +124,11 @@ class Scores:
     """It gives its reference: the label, the number, the words; None where that can't be told of texts like these"""
     escapes: tuple[str, ...] = ()
     """Escapes that stand in its text instead of characters: `\\n`, `&amp;`"""
+    # Of answers that a training by rewards has sampled and learned from; None elsewhere.
+    reward: float | None = None
+    """What the reward functions gave it, weighted and summed; None too where none of them scored it"""
+    advantage: float | None = None
+    """How much it counts in the loss: its reward beside those of the other answers to its prompt"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ from truetune.parsing.read_parquet_and_arrow_within_limits import read_parquet_t
 
 SAMPLES = "samples"
 """The folder of them, in that of a run"""
+ROLLOUTS = "rollouts"
+"""The folder of the answers that a training by rewards has sampled and learned from; its files have the same form"""
 SAMPLE_FILE_NAME = re.compile(r"step-\d{8,}\.parquet")
 META_KEY = b"truetune"
 IDS = pa.list_(pa.int32())
@@ -40,6 +42,7 @@ SCHEMA = pa.schema(
         ("parsed", pa.bool_()), ("agrees", pa.bool_()), ("garbage", pa.bool_()), ("perplexity", pa.float64()),
         ("too_long", pa.bool_()), ("end_known", pa.bool_()), ("alike", pa.bool_()),
         ("elsewhere", pa.bool_()), ("gives", pa.bool_()), ("escapes", pa.list_(pa.string())),
+        ("reward", pa.float64()), ("advantage", pa.float64()),
         ("prompt_ids", IDS), ("answer_ids", IDS), ("reference_ids", IDS),
     ]
 )  # fmt: skip
@@ -66,13 +69,16 @@ def is_sample_file(path: Path) -> bool:
         return False
 
 
-def save_pass(sampling_pass: SamplingPass, limit: int, folder: Path) -> Path:
+def save_pass(
+    sampling_pass: SamplingPass, limit: int, folder: Path, *, within: str = SAMPLES
+) -> Path:
     """Write a sampling pass, instead of an older one of its step.
 
     Args:
         sampling_pass: the pass.
         limit: new tokens after which its answers were cut.
         folder: of the run; the file is `samples/step-00000100.parquet` in it.
+        within: SAMPLES or ROLLOUTS.
 
     Returns:
         The path of the file.
@@ -81,7 +87,7 @@ def save_pass(sampling_pass: SamplingPass, limit: int, folder: Path) -> Path:
         OSError: it can't be written.
         UsageError: a file of that name is there, and none of ours.
     """
-    target = folder / SAMPLES / f"step-{sampling_pass.step:08d}.parquet"
+    target = folder / within / f"step-{sampling_pass.step:08d}.parquet"
     # Also for a broken link, which exists() would not see.
     if os.path.lexists(target) and not is_sample_file(target):
         raise foreign_file_error(ForeignFile(target, "truetune did not write it"))
@@ -120,9 +126,10 @@ def sample_as_columns(step: int, sample: Sample) -> dict[str, Any]:
 
 
 def read_passes_with_new_token_limits(
-    folder: Path, until: int | None = None
+    folder: Path, until: int | None = None, *, within: str = SAMPLES
 ) -> list[tuple[SamplingPass, int]]:
-    """The sampling passes of a run by step, each with its limit of new tokens; up to the step `until`.
+    """The sampling passes of a run by step, each with its limit of new tokens; up to the step `until`. Those of
+    ROLLOUTS where `within` says so.
 
     Less is saved of a prompt and an answer than they hold: the text and the chat of the prompt, the number of its row
     and the log-probability of the answer have their defaults.
@@ -132,7 +139,7 @@ def read_passes_with_new_token_limits(
     """
     looks = (
         _read_pass_with_new_token_limit(path)
-        for path in sorted((folder / SAMPLES).glob("step-*.parquet"))
+        for path in sorted((folder / within).glob("step-*.parquet"))
     )
     return [
         (sampling_pass, limit)

@@ -1,8 +1,9 @@
 """Parses the training records that trainers print to the console.
 
 What is read as a record: transformers' `{'loss': 1.2, ...}` (also behind a logger's prefix, as Axolotl and
-LLaMA-Factory write it), `Step 1 | loss:1.2 lr:2e-5` (torchtune, litgpt), `iter 100: loss 2.3` and `Epoch 1, loss 2.3`
-(loops of one's own), numbers behind a bar of tqdm (Lightning), and the table `Step Training Loss` of notebooks.
+LLaMA-Factory write it), `Step 1 | loss:1.2 lr:2e-5` (torchtune, litgpt), `step:1 - actor/lr:1e-6 - ...` (verl), `iter
+100: loss 2.3` and `Epoch 1, loss 2.3` (loops of one's own), numbers behind a bar of tqdm (Lightning), and the table
+`Step Training Loss` of notebooks.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ FIGURE_OF_TRAINING = re.compile(
     re.IGNORECASE,
 )
 """In the name of a value that a training logs"""
+VERL_STEP = re.compile(r"\bstep:(?P<step>\d{1,9}) - (?P<pairs>[\w.@+-]{1,60}/.*)")
+"""`step:7 - actor/kl_loss:0.012 - critic/score/mean:0.31`, as verl prints it, behind Ray's prefix"""
+NUMPY_NUMBER = re.compile(r"np\.float\d\d\((?P<number>[^()]{1,40})\)")
+"""What NumPy 2 prints for a number that was not made one of Python"""
 STEP_WITH_PAIRS = re.compile(r"\bstep\s+(\d+)\s*\|(.*)", re.I)
 NAME_AND_VALUE = re.compile(r"(?<![\w./-])([\w./-]{1,100})\s{0,9}[:=]\s{0,9}(\S{1,100})")
 STEP_OF_TOTAL = re.compile(
@@ -356,7 +361,22 @@ def parse_printed_record(text: str) -> dict[str, Any] | None:
         if record is not None:
             return record
     # `step 5 | loss 0.69 | lr 5e-7` has the bars of torchtune and none of its colons
-    return _parse_step_line(text) or _parse_custom_loop_line(text)
+    return _parse_verl_line(text) or _parse_step_line(text) or _parse_custom_loop_line(text)
+
+
+def _parse_verl_line(text: str) -> dict[str, Any] | None:
+    """The record of a line of verl; None for any other."""
+    line = VERL_STEP.search(text)
+    if line is None:
+        return None
+    numbers: dict[str, Any] = {}
+    for pair in line["pairs"].split(" - "):
+        # Names of data sets may hold a colon, values never do.
+        name, _, value = pair.strip().rpartition(":")
+        number = NUMPY_NUMBER.sub(r"\g<number>", value)
+        if name and parse_logged_number(number) is not None:
+            numbers[name] = number
+    return {"step": line["step"], **numbers} if numbers else None
 
 
 def _parse_step_line(text: str) -> dict[str, Any] | None:

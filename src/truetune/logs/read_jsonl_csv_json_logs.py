@@ -23,7 +23,7 @@ MAX_LINE_CHARACTERS = LOG_RECORD.max_bytes
 
 
 def read_jsonl_log(path: Path, log_builder: RunLogBuilder) -> None:
-    """Read a log of one JSON object a line (LLaMA-Factory, ms-swift, torchtune, own loggers)."""
+    """Read a log of one JSON object a line (LLaMA-Factory, ms-swift, torchtune, verl, own loggers)."""
     for line in _lines_within_limit(path, log_builder):
         if not line.strip():
             continue
@@ -33,9 +33,17 @@ def read_jsonl_log(path: Path, log_builder: RunLogBuilder) -> None:
             log_builder.note_skipped(f"{path.name}: lines that are no JSON")
             continue
         if isinstance(record, dict):
-            log_builder.add_record(record)
+            log_builder.add_record(_with_values_of_inner_table(record))
         else:
             log_builder.note_skipped(f"{path.name}: lines that are no records")
+
+
+def _with_values_of_inner_table(record: dict[str, Any]) -> dict[str, Any]:
+    """The record itself, or with the values of its only table: verl writes `{"step": 1, "data": {...}}`."""
+    inner = record.get("data")
+    if set(record) != {"step", "data"} or not isinstance(inner, dict):
+        return record
+    return {**inner, "step": record["step"]}
 
 
 def read_csv_log(path: Path, log_builder: RunLogBuilder) -> None:

@@ -137,7 +137,9 @@ def _prompt_and_completion_length_if_generated(run: Config, other: Mapping[str, 
     """
     if run.spec.training.method != "grpo":
         return None
-    completion = other.get("max_completion_length", DEFAULT_COMPLETION)
+    completion = run.spec.training.max_completion_length
+    if completion is None:
+        completion = other.get("max_completion_length", DEFAULT_COMPLETION)
     prompt = other.get("max_prompt_length", DEFAULT_PROMPT)
     sizes = [size for size in (completion, prompt) if isinstance(size, int)]
     return sum(sizes) if len(sizes) == 2 else None

@@ -7,7 +7,8 @@ step, and `truetune.rehearsal.rehearse_in_process` refuses it, since what comput
 1. The batches are recorded, as `observe_run` does for each run.
 2. The miniature's vocabulary is cut to the ids that occur, and the laws are measured on it.
 3. A few rows are memorised by the trainer's own collator and loss (`memorise_batch`), and asked for again, each from
-   its prompt as it will be served. Trainers of preferences train on pairs instead (`rehearse_margins_of_pairs`).
+   its prompt as it will be served. Trainers of preferences train on pairs instead (`rehearse_margins_of_pairs`),
+   and those that sample their answers learn by rewards (`rehearse_rewards`).
 4. Where faults were asked for, the third step is repeated with each (`faults_put_into_memorised_batch`), from the same
 weights.
 
@@ -60,6 +61,7 @@ from truetune.probe.memorise_batch import (
 )
 from truetune.probe.orders_from_launcher_to_hook import HookOrders
 from truetune.probe.peek_batches import PeekedBatch, peek_batches
+from truetune.probe.record_rollouts_of_trl_trainer import can_record_rollouts
 from truetune.probe.record_run_ready_to_train import (
     ObservedData,
     law_names,
@@ -67,6 +69,7 @@ from truetune.probe.record_run_ready_to_train import (
     trial_of,
     unwrap_model,
 )
+from truetune.probe.rehearse_rewards import rehearse_rewards
 from truetune.probe.run_record import Record
 from truetune.probe.swap_in_miniature import innermost_model, swap_in_miniature
 from truetune.probe.temporary_data_loader import temporary_data_loader_and_tokenizer
@@ -137,7 +140,13 @@ def rehearse_run(
             deadline=started + MAX_SECONDS,
             keep=keep,
         )
-        recitation = rehearsal.memorise_and_recite()
+        if can_record_rollouts(trainer):
+            recitation = rehearsal.rehearse_by_rewards()
+            # Its batches hold prompts alone: no line of them is missed where the miniature was trained by rewards.
+            if "nothing" not in recitation["rewards"] and "lost" in record.facts:
+                record.facts["rollouts_follow"] = record.facts.pop("lost")
+        else:
+            recitation = rehearsal.memorise_and_recite()
         recitation["seconds"] = round(time.perf_counter() - started, 2)
         record.facts["recitation"] = recitation
     record.facts["notes"] += build_miniatures_instead_of_models.notes
@@ -214,6 +223,24 @@ class _Rehearsal:
         nothing = _why_nothing_recited(self.tokenizer, examples)
         notes.append(f"nothing could be recited: {nothing}")
         return facts | {"nothing": nothing}
+
+    def rehearse_by_rewards(self) -> dict[str, Any]:
+        """The facts of a training that samples its answers: no row holds what is learned, so nothing is memorised."""
+        stops = stop_ids_of_server(self.model, self.tokenizer)
+        into = innermost_model(self.model).get_input_embeddings()
+        size = int(getattr(into, "num_embeddings", 0))
+        return {
+            "shape": _describe_miniature_and_original_size(self.model),
+            # All ids: what is sampled may be any of them.
+            "vocabulary": {"size": size, "kept": size},
+            "rows": [],
+            "loss": [],
+            "stops": sorted(stops),
+            "kind": "rewards",
+            "rewards": rehearse_rewards(
+                self.trainer, self.model, self.tokenizer, stops, self.deadline
+            ),
+        }
 
     def _choose_rows(self, examples: list[Example], stops: set[int]) -> list[RowToRecite]:
         """The rows to memorise; none without a tokenizer, which must read the prompts."""

@@ -5,8 +5,8 @@ Answers are judged only where the miniature learned the rows: one that did not s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from truetune.checks.judge_audit import AuditReport
@@ -59,6 +59,9 @@ class RehearsalReport(AuditReport):
     """Of the steps of memorising, in nats per token"""
     miniature: str
     """Its class, layers, width, and vocabulary"""
+    rewards: Mapping[str, Any] = field(default_factory=dict)
+    """Of a training by rewards: what its own reward functions gave to right and wrong answers, and how a reward went
+    that can be learned; `checks.recitation.recitation_record.RewardTrials`"""
     mutation: MutationTest | None = None
     """Faults put into the run's own batch, and who noticed; None where none were asked for"""
 
@@ -70,6 +73,7 @@ class RehearsalReport(AuditReport):
                 "losses": list(self.losses),
                 "rows": [asdict(row) for row in self.recited],
                 "pairs": [asdict(pair) for pair in self.pairs],
+                **({"rewards": dict(self.rewards)} if self.rewards else {}),
                 "mutation": self.mutation and asdict(self.mutation),
             }
         }
@@ -79,10 +83,14 @@ def judge_rehearsal(records: Sequence[Record], spec: RunSpec | None = None) -> R
     """Judge what a rehearsal recorded. Raises TokenizerError or TemplateError where its tokenizer can't be read."""
     audited = judge(records, spec)
     recitation: dict[str, Any] = records[0].facts.get("recitation", {})
-    audit_fields = {field.name: getattr(audited, field.name) for field in fields(audited)}
+    audit_fields = {one.name: getattr(audited, one.name) for one in fields(audited)}
     audit_fields["notes"] = (*audited.notes, *_why_answers_were_not_judged(recitation))
     # Nothing was recited is no clean result: the report says that it was not judged, and why.
-    if not (recitation.get("rows") or recitation.get("pairs")):
+    rewards: Mapping[str, Any] = recitation.get("rewards") or {}
+    if "nothing" in rewards:
+        missing = NotJudged("rewards", f"nothing was learned: {rewards['nothing']}")
+        audit_fields["not_judged"] = (missing, *audited.not_judged)
+    elif not (recitation.get("rows") or recitation.get("pairs") or rewards):
         reason = (
             "nothing was recited:"
             f" {recitation.get('nothing') or records[0].facts.get('lost') or NO_PAIRS}"
@@ -104,6 +112,7 @@ def judge_rehearsal(records: Sequence[Record], spec: RunSpec | None = None) -> R
         pairs=tuple(PreferencePair(**pair) for pair in recitation.get("pairs", ())),
         losses=tuple(recitation.get("loss", ())),
         miniature=_describe_miniature(recitation),
+        rewards=rewards,
         mutation=mutation_test_of_first_process(records),
     )
 

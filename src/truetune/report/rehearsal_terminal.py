@@ -7,6 +7,9 @@ what should have: a loss near zero proves nothing about that. A mutation score r
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -33,6 +36,8 @@ def draw_rehearsal(report: RehearsalReport, console: Console, verbose: bool) -> 
         console.print(_answer_table(report))
     if report.pairs:
         console.print(_pair_margin_table(report))
+    for line in _reward_lines(report.rewards):
+        console.print(Text(escape_invisible_characters(line)))
     console.print()
     if report.mutation is not None:
         render_mutation_test(report.mutation, console)
@@ -112,6 +117,33 @@ def _pair_margin_table(report: RehearsalReport) -> Table:
             *(Text(shorten_to_one_line(text, 50)) for text in texts),
         )
     return table
+
+
+def _reward_lines(rewards: Mapping[str, Any]) -> Iterator[str]:
+    """What a training by rewards made of golden rollouts, and of a reward that can be learned; nothing of others."""
+    own, learned = rewards.get("own") or {}, rewards.get("learned") or {}
+    if "nothing" in own:
+        yield f"own reward: not tried: {own['nothing']}"
+    elif own:
+        yield (
+            f"own reward: right answers get {own['right']:.3g}, wrong ones {own['wrong']:.3g}"
+            f" (as {own['form']})"
+        )
+    if own.get("margins"):
+        before, after = (
+            sum(pair[place] for pair in own["margins"]) / len(own["margins"]) for place in (0, 1)
+        )
+        yield (
+            f"golden rollouts: right against wrong answers from {before:.1f} to {after:.1f} nats in"
+            f" {own['steps']} steps"
+        )
+    if learned.get("rewards"):
+        given = learned["rewards"]
+        yield (
+            f"a reward that can be learned: from {given[0]:.2f} to {given[-1]:.2f} in"
+            f" {len(given)} steps; the policy's own share from {learned['policy'][0]:.2f} to"
+            f" {learned['policy'][-1]:.2f}"
+        )
 
 
 def _yes_or_no(value: bool) -> Text:

@@ -166,10 +166,25 @@ def _resolve_paths_and_default_tokenizer(settings: dict[str, Any], folder: Path)
         value = settings.get(key)
         if isinstance(value, str) and Path(path := _join_path_unless_url(folder, value)).exists():
             settings[key] = path
+    _resolve_files_of_rewards(settings.get("training"), folder)
     model = settings.get("model")
     if isinstance(model, str) and (Path(model).expanduser() / "tokenizer.json").is_file():
         settings.setdefault("tokenizer", model)
     return settings
+
+
+def _resolve_files_of_rewards(training: Any, folder: Path) -> None:
+    """Resolve the files of reward functions (`rewards.py:correct`) against the settings' folder."""
+    names = training.get("rewards") if isinstance(training, dict) else None
+    if isinstance(names, str):
+        names = [names]
+    if isinstance(names, list):
+        training["rewards"] = [
+            _join_path_unless_url(folder, name)
+            if isinstance(name, str) and ".py:" in name and not name.startswith("agrees:")
+            else name
+            for name in names
+        ]
 
 
 def _join_path_unless_url(folder: Path, name: str) -> str:

@@ -449,6 +449,10 @@ def _cells_are_numbers_or_empty(lines: list[str]) -> bool:
 
 def _is_log_row(row: Mapping[str, Any]) -> bool:
     """Does it hold a loss and a step, and no text? Rows of some data sets carry the loss that another model had."""
+    # verl writes `{"step": 1, "data": {"critic/score/mean": 0.3, ...}}`.
+    inner = row.get("data")
+    if set(row) == {"step", "data"} and isinstance(inner, dict):
+        return any("/" in str(name) for name in inner)
     keys = set(row)
     return bool(keys & LOSS_COLUMNS and keys & STEP_COLUMNS and not keys & CONTENT_COLUMNS)
 

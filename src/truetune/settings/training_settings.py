@@ -50,7 +50,7 @@ class Training(_Part):
     """The settings of the training itself; None where nothing is known."""
 
     method: Method = "sft"
-    """What is trained for: sft (answers), dpo or orpo (pairs), kto (answers judged good or bad)."""
+    """What is trained for: sft (answers), dpo or orpo (pairs), kto (answers judged good or bad), grpo (rewards)."""
     learning_rate: float | None = None
     """The highest learning rate."""
     lr_scheduler_type: str | None = None
@@ -172,7 +172,7 @@ class Training(_Part):
     """Rows, or the share, that are held out of the training data for evaluation."""
 
     beta: float | None = None
-    """DPO, ORPO, KTO: weight of the reference or of the odds ratio."""
+    """DPO, ORPO, KTO, GRPO: weight of the reference or of the odds ratio."""
     loss_type: str | None = None
     """A variant of the method's loss, by TRL's name: sigmoid, ipo, apo_zero, ..."""
     reference: str | None = None
@@ -185,9 +185,24 @@ class Training(_Part):
     """KTO: weight of the answers judged good."""
     undesirable_weight: float | None = None
     """KTO: weight of the answers judged bad."""
+    rewards: tuple[str, ...] = ()
+    """GRPO: what answers are rewarded by: FILE.py:FUNCTION, MODULE:FUNCTION, `exact` (the reference word for word), or
+    `agrees:PARSER` (the parser reads the same of the answer and of the reference: agrees:number)."""
+    reward_weights: tuple[float, ...] | None = None
+    """GRPO: weight of each of `rewards`; None: 1 each."""
+    num_generations: int | None = None
+    """GRPO: answers that are sampled to each prompt, and compared with each other."""
+    max_completion_length: int | None = None
+    """GRPO: tokens after which a sampled answer is cut."""
 
     other: dict[str, Any] = Field(default_factory=dict)
     """Settings of the stack that have no field here, by the stack's own names."""
+
+    @field_validator("rewards", mode="before")
+    @classmethod
+    def _single_reward_as_tuple(cls, value: Any) -> Any:
+        """A single name as a tuple of one; anything else as it is."""
+        return (value,) if isinstance(value, str) else value
 
     @field_validator("eval_strategy", "save_strategy", mode="before")
     @classmethod

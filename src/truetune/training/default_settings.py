@@ -34,6 +34,17 @@ LARGE_PARAMETERS = 1_000_000_000
 LORA_RANK = 16
 # The value of the papers and TRL's default; ORPO's lambda goes by this name in TRL.
 PREFERENCE_BETA = 0.1
+# TRL's default; chosen there, not measured here. A group of half as many tells good from bad answers half as often,
+# and twice as many double the time of a step.
+GROUP_SIZE = 8
+"""Answers to one prompt of a training by rewards"""
+# TRL's default.
+MAX_COMPLETION_TOKENS = 256
+"""Tokens after which an answer of a training by rewards is cut"""
+# Chosen, not measured: the gradient of one prompt's group is noise about that prompt; twice as many double the time
+# of a step.
+GROUPS_PER_STEP = 4
+"""Prompts in one step of a training by rewards"""
 
 
 class MethodDefaults(NamedTuple):
@@ -47,7 +58,7 @@ class MethodDefaults(NamedTuple):
     warmup: float
     """Share of the steps"""
     batch: int
-    """Rows (of preferences: pairs) in one forward pass"""
+    """Rows (of preferences: pairs; of rewards: sampled answers) in one forward pass"""
     fewest: int
     """Rows in one step at least"""
     smallest: int = 1
@@ -61,6 +72,7 @@ DEFAULTS: Mapping[Method, MethodDefaults] = {
     "dpo": MethodDefaults(1e-6, 1e-5, 1, 0.1, 2, fewest=4),
     "orpo": MethodDefaults(8e-6, 8e-5, 3, 0.1, 2, fewest=4),
     "kto": MethodDefaults(1e-6, 5e-6, 1, 0.1, 4, fewest=16, smallest=4),
+    "grpo": MethodDefaults(1e-6, 1e-5, 1, 0.1, 8, fewest=8),
 }
 # A packed row is full, so that two of them are as many tokens as a batch of 4 short examples and
 # more; chosen, not measured.
@@ -152,14 +164,27 @@ def fill_rate_schedule_and_optimizer(fill: SettingsBuilder) -> None:
     fill("optim", "adamw_torch_fused", "AdamW in one kernel")
     fill("weight_decay", 0.0, "a fine-tune is short")
     fill("max_grad_norm", 1.0, "clips the gradient of a bad batch")
-    if training.method != "sft":
+    if training.method == "grpo":
+        fill("beta", 0.0, "no reference model: TRL's default, and a third less memory and time")
+    elif training.method != "sft":
         fill("beta", PREFERENCE_BETA, f"the value of {training.method}'s paper and of TRL")
+
+
+def fill_sampled_answers(fill: SettingsBuilder) -> None:
+    """Fill how many answers a training by rewards samples, and how long they may be."""
+    if fill.training.method != "grpo":
+        return
+    fill("num_generations", GROUP_SIZE, "answers to a prompt, which are compared with each other")
+    fill("max_completion_length", MAX_COMPLETION_TOKENS, "tokens of a sampled answer, as in TRL")
 
 
 def fill_rows_per_step(fill: SettingsBuilder, rows: int | None) -> None:
     """Fill how many rows a step has. Few rows make smaller steps, so that there are enough of them."""
     training = fill.training
     start = DEFAULTS[training.method]
+    if training.method == "grpo":
+        _fill_groups_per_step(fill)
+        return
     if training.max_steps is None or training.max_steps < 1:
         fill("num_train_epochs", start.epochs, f"times that {training.method} sees each row")
     # Halved, not set to the exact quotient, so that batches stay powers of two, which accumulate
@@ -175,6 +200,22 @@ def fill_rows_per_step(fill: SettingsBuilder, rows: int | None) -> None:
     passes = training.gradient_accumulation_steps or math.ceil(wanted / (batch * training.devices))
     few = f"; more would make under {MIN_STEPS} steps" if wanted < EFFECTIVE_BATCH else ""
     why = f"{batch * passes * training.devices} rows a step{few}"
+    fill("per_device_train_batch_size", batch, why)
+    fill("gradient_accumulation_steps", passes, why)
+    fill("per_device_eval_batch_size", batch, "as in training")
+
+
+def _fill_groups_per_step(fill: SettingsBuilder) -> None:
+    """Fill the batches of a training by rewards: whole groups of answers, one group in a forward pass."""
+    training = fill.training
+    start, group = DEFAULTS[training.method], training.num_generations or GROUP_SIZE
+    if training.max_steps is None or training.max_steps < 1:
+        fill("num_train_epochs", start.epochs, "times that grpo samples answers to each prompt")
+    batch = training.per_device_train_batch_size or group
+    wanted = GROUPS_PER_STEP * group
+    passes = training.gradient_accumulation_steps or math.ceil(wanted / (batch * training.devices))
+    prompts = batch * passes * training.devices / group
+    why = f"{prompts:g} prompts of {group} answers a step"
     fill("per_device_train_batch_size", batch, why)
     fill("gradient_accumulation_steps", passes, why)
     fill("per_device_eval_batch_size", batch, "as in training")
@@ -246,6 +287,8 @@ def count_optimizer_steps(training: Training, rows: int | None) -> int | None:
         return training.max_steps
     if not rows:
         return None
+    # A prompt of a training by rewards stands in the batches once for each answer to it.
+    rows *= training.num_generations or 1
     # transformers rounds up twice: the last batch of an epoch may be short, and so may its last
     # accumulation.
     batches = math.ceil(rows / ((training.per_device_train_batch_size or 1) * training.devices))

@@ -28,6 +28,7 @@ from truetune.training.preference_rows import PreferenceRows
 from truetune.training.prepare_model import PreparedModel
 from truetune.training.trainer_arguments import make_trainer_arguments
 from truetune.training.training_recipe import Recipe, trainer_arguments_of_recipe
+from truetune.training.turn_off_all_dropout import turn_off_all_dropout
 
 # Tried with these; the columns that a collator reads are no promise of TRL's, and the batches are
 # proved at each start anyway.
@@ -161,7 +162,7 @@ def make_preference_trainer(recipe: Recipe, ready: PreparedModel, data: Training
         raise UsageError(f"{TRL_NEEDED} (here is {trl.__version__})")
     # With dropout the policy differs from its reference before any step, and rewards measure noise.
     if recipe.training.disable_dropout is not False:
-        _turn_off_all_dropout(ready.model)
+        turn_off_all_dropout(ready.model)
     rows, held_out = data.train, data.held_out
     assert isinstance(rows, PreferenceRows)
     assert isinstance(held_out, PreferenceRows | None)
@@ -296,18 +297,6 @@ def _make_reference_model_if_needed(recipe: Recipe, ready: PreparedModel) -> Any
     # A second model doubles the memory: with an adapter, the policy with its adapter switched off
     # is the reference.
     return None if adapts or training.precompute_ref_log_probs else copy.deepcopy(ready.model)
-
-
-def _turn_off_all_dropout(model: torch.nn.Module) -> None:
-    """Turn dropout off, also where a module keeps it as a number, which TRL's disable_dropout
-    leaves on.
-    """
-    for module in model.modules():
-        for name, value in vars(module).items():
-            # attention_dropout, hidden_dropout and so on are plain numbers in transformers, which
-            # functional calls read.
-            if "drop" in name and isinstance(value, float):
-                setattr(module, name, 0.0)
 
 
 def _check_first_batches_match_rows(trainer: Any, rows: PreferenceRows) -> None:

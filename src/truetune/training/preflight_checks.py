@@ -17,7 +17,7 @@ from truetune.checks.batch.template_never_applied import TemplateNeverApplied
 from truetune.checks.check_data import check
 from truetune.checks.findings import RANK, Finding, sort_findings
 from truetune.checks.judge_audit import audit
-from truetune.checks.judge_settings import judge_settings
+from truetune.checks.judge_settings import LOOK_AT_BATCHES, judge_settings
 from truetune.checks.judgement import NotJudged
 from truetune.checks.reports import AuditReport, Report, add_judgement
 from truetune.data.conversation import Conversation
@@ -86,7 +86,11 @@ def check_settings_and_data(spec: RunSpec, listener: Listener) -> Report:
         progress=lambda rows, done, total: listener.busy("checking", done, total),
     )
     config = Config("truetune", __version__, "", spec, limit=spec.max_length)
-    return add_judgement(judge_rehearsal, judge_settings(config, spec))
+    of_settings = judge_settings(config, spec)
+    # What settings don't tell of a training by rewards, this run will see for itself: its reward functions are tried,
+    # and its rollouts judged (`audit_first_rollouts`).
+    missing = tuple(part for part in of_settings.not_judged if part.unlock != LOOK_AT_BATCHES)
+    return add_judgement(judge_rehearsal, replace(of_settings, not_judged=missing))
 
 
 def audit_first_batches_and_laws(
@@ -128,6 +132,19 @@ def rehearse_trainer(trainer: Any, spec: RunSpec, rows: Any) -> Any:
         [record_rehearsal(trainer, source_data=rows_as_given, batches=AUDIT_BATCHES, laws="none")],
         spec,
     )
+
+
+def rehearse_trainer_by_rewards(trainer: Any, spec: RunSpec) -> Any:
+    """Rehearse a training by rewards in miniature: does its code raise what it is paid for?
+
+    Args:
+        trainer: as it will train; left as it is.
+        spec: the filled settings.
+    """
+    from truetune.rehearsal.rehearsal_report import judge_rehearsal
+    from truetune.rehearsal.rehearse_in_process import record_rehearsal
+
+    return judge_rehearsal([record_rehearsal(trainer, batches=AUDIT_BATCHES, laws="none")], spec)
 
 
 def _data_rows_of_first_batches(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[str, Any]]:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from transformers import PrinterCallback, ProgressCallback, set_seed
 
+from truetune.checkpoint.read_run_and_check_checkpoints import step_of_checkpoint_name
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.judgement import NotJudged
 from truetune.settings.run_spec import RunSpec
@@ -205,13 +206,18 @@ def _attempt_run(
         # The listener draws; transformers' own bar and dictionaries would run through its lines.
         for kind in (PrinterCallback, ProgressCallback):
             trainer.remove_callback(kind)
-        audit_and_rehearse(trainer, filled, data, place, looks, record)
+        if filled.method == "grpo":
+            more = prepare_for_rollouts(trainer, filled, ready, data, place, looks, record)
+        else:
+            audit_and_rehearse(trainer, filled, data, place, looks, record)
+            more = ()
         before = measure_held_out_loss_before_training(trainer, place)
         record.update(held_out_before=before)
         watching = make_watcher(filled.spec, ready, data, folder, listener)
         others = (
             ListenerCallback(listener, data.tokens * filled.effective_batch / len(data.train)),
             watching,
+            *more,
             *callbacks,
         )
         # Raised from here and not from inside: what the failed step holds is in frames below.
@@ -361,6 +367,72 @@ def audit_and_rehearse(
     )
 
 
+def prepare_for_rollouts(
+    trainer: Any,
+    filled: Recipe,
+    ready: PreparedModel,
+    data: TrainingData,
+    place: FolderClaim,
+    looks: preflight_checks.PreflightChecks,
+    record: RunFile,
+) -> tuple[Any, ...]:
+    """Try the reward functions of a training by rewards, rehearse it, and have its answers kept and its first rollouts
+    judged.
+
+    Args:
+        trainer: as it will train.
+        filled: the recipe.
+        ready: tokenizer and model.
+        data: what it trains on.
+        place: the claim on the folder, with the checkpoint to resume from.
+        looks: take the reports, and raise FindingsError where one forbids the run.
+        record: is told what was found, and what was left out.
+
+    Returns:
+        The callbacks that the trainer needs for it.
+    """
+    from truetune.training import audit_first_rollouts, keep_sampled_answers, rollout_trainer
+    from truetune.training.rollout_rows import RolloutRows
+
+    assert isinstance(data.train, RolloutRows)
+    say = looks.listener.say
+    keeper = keep_sampled_answers.make_answer_keeper(
+        filled.spec, data.train, ready.tokenizer, ready.stops, place.folder, say
+    )
+    trainer.keep_answers = keeper.keep
+    if place.checkpoint is not None:
+        say(f"continuing from {place.checkpoint.name}")
+        step = step_of_checkpoint_name(place.checkpoint) or 0
+        difference = rollout_trainer.describe_what_resuming_changes(trainer, step)
+        if difference:
+            say(difference)
+        # A run that ended by what its rollouts showed must not train on because it was started again.
+        return (audit_first_rollouts.RolloutAudit(looks, filled.spec, ready.probes),)
+    with run_first_process_before_others() as leads:
+        if leads:
+            for report in audit_first_rollouts.try_own_reward_functions(filled.spec, say):
+                looks.keep_report_or_stop_on_findings(
+                    f"the trial of {report.subjects[0].path}", report
+                )
+            if filled.spec.rehearsal:
+                with hide_other_processes_from_accelerate():
+                    looks.keep_report_or_stop_on_findings(
+                        "the rehearsal",
+                        preflight_checks.rehearse_trainer_by_rewards(trainer, filled.spec),
+                    )
+            else:
+                say("no rehearsal: it is switched off")
+    # A batch holds prompts alone.
+    skipped = ("the audit of batches", *(() if filled.spec.rehearsal else ("the rehearsal",)))
+
+    def note() -> None:
+        record.record_checks(looks.findings_by_check, skipped=skipped)
+
+    note()
+    audit = audit_first_rollouts.RolloutAudit(looks, filled.spec, ready.probes, note)
+    return (audit,)
+
+
 def train_steps(
     trainer: Any,
     filled: Recipe,
@@ -385,6 +457,10 @@ def _row_loader_and_trainer_builder(method: str) -> tuple[LoadRows, BuildTrainer
         from truetune.training.trainer_with_supervised_token_loss import make_supervised_trainer
 
         return load_training_data, make_supervised_trainer
+    if method == "grpo":
+        from truetune.training import rollout_rows, rollout_trainer
+
+        return rollout_rows.load_rollout_data, rollout_trainer.make_rollout_trainer
     from truetune.training import preference_rows, preference_trainers
 
     return preference_rows.load_preference_data, preference_trainers.make_preference_trainer

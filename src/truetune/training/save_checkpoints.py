@@ -97,7 +97,8 @@ class CheckpointSaver(TrainerCallback):
                 raise foreign_file_error(ForeignFile(folder, "this run did not write it"))
             self.record.update(writing=folder.name)
         PartialState().wait_for_everyone()
-        self._write_checkpoint(*arguments, **named)
+        with _no_model_card(self.trainer):
+            self._write_checkpoint(*arguments, **named)
 
     def train(self) -> None:
         """Train to the end, from the checkpoint where there is one.
@@ -279,6 +280,20 @@ class CheckpointSaver(TrainerCallback):
             f"{folder}: the checkpoint could not be written: {error} ({free:,} bytes are free);"
             f" {then}"
         )
+
+
+@contextmanager
+def _no_model_card(trainer: Any) -> Iterator[None]:
+    """While this lasts, the trainer writes no README.md.
+
+    TRL's trainers write one into the run's folder with each checkpoint. A run that resumes could not tell it from one
+    of the user's, and would refuse the folder.
+    """
+    trainer.create_model_card = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        del trainer.create_model_card
 
 
 def measure_held_out_loss_before_training(trainer: Any, claim: FolderClaim) -> float | None:

@@ -13,7 +13,7 @@ from truetune.errors import UsageError
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training
 
-SUPPORTED_METHODS = ("sft", "dpo", "orpo", "kto")
+SUPPORTED_METHODS = ("sft", "dpo", "orpo", "kto", "grpo")
 OTHER_STACKS = {
     "train_on_inputs": "set learn: all (or assistant)",
     "assistant_only_loss": "set learn: assistant",
@@ -29,15 +29,20 @@ OTHER_STACKS = {
     "other": "put the arguments of the trainer under trainer",
 }
 """Settings of other stacks that `truetune train` takes by another name, or not at all"""
-PREFERENCE_METHODS = {
-    "beta": ("dpo", "orpo", "kto"),
-    "loss_type": ("dpo", "kto"),
+METHODS_OF_SETTINGS = {
+    "beta": ("dpo", "orpo", "kto", "grpo"),
+    "loss_type": ("dpo", "kto", "grpo"),
     "reference": ("dpo", "kto"),
     "precompute_ref_log_probs": ("dpo", "kto"),
-    "disable_dropout": ("dpo", "orpo", "kto"),
+    "disable_dropout": ("dpo", "orpo", "kto", "grpo"),
     "desirable_weight": ("kto",),
     "undesirable_weight": ("kto",),
+    "rewards": ("grpo",),
+    "reward_weights": ("grpo",),
+    "num_generations": ("grpo",),
+    "max_completion_length": ("grpo",),
 }
+"""Settings that some methods alone have"""
 SET_BY_TRUETUNE = {
     "max_length": "set max_length beside training",
     "packing": "set encode.packing",
@@ -81,6 +86,7 @@ def refuse_conflicts(
         *_weight_adapter_and_format_conflicts(training, gpu=gpu, bf16=bf16),
     ]
     conflicts += _kto_batch_conflicts(training, trainer)
+    conflicts += _grpo_conflicts(training, trainer)
     if training.warmup_ratio is not None and training.warmup_steps is not None:
         conflicts.append(
             "training.warmup_ratio and training.warmup_steps are both set; keep warmup_steps (a"
@@ -108,8 +114,8 @@ def _conflicts_of_own_or_renamed_arguments(
     for name in trainer:
         if name in SET_BY_TRUETUNE:
             yield f"trainer.{name}: {SET_BY_TRUETUNE[name]}"
-    for name, methods in PREFERENCE_METHODS.items():
-        if getattr(training, name) is not None and training.method not in methods:
+    for name, methods in METHODS_OF_SETTINGS.items():
+        if getattr(training, name) not in (None, ()) and training.method not in methods:
             yield (
                 f"training.{name} means nothing to {training.method}, only to {', '.join(methods)};"
                 " leave it out"
@@ -208,3 +214,37 @@ def _kto_batch_conflicts(training: Training, trainer: Mapping[str, Any]) -> Iter
             "trainer.train_sampling_strategy: KTO pairs each row with its neighbours; leave it out"
             " (sequential)"
         )
+
+
+def _grpo_conflicts(training: Training, trainer: Mapping[str, Any]) -> Iterator[str]:
+    """Conflicts of the settings of a training by rewards."""
+    if training.method != "grpo":
+        return
+    if not training.rewards:
+        yield (
+            "training.rewards: grpo needs at least one: FILE.py:FUNCTION, MODULE:FUNCTION, exact,"
+            " or agrees:PARSER (agrees:number)"
+        )
+    if training.reward_weights is not None and len(training.reward_weights) != len(
+        training.rewards
+    ):
+        yield (
+            f"training.reward_weights: {len(training.reward_weights)} weights for"
+            f" {len(training.rewards)} rewards; give one for each"
+        )
+    # The advantage of an answer is its reward less the mean of its group: of one answer it is 0.
+    if training.num_generations is not None and training.num_generations < 2:
+        yield "training.num_generations: an answer is compared with others to its prompt; set 2 or more"
+    if training.max_completion_length is not None and training.max_completion_length < 1:
+        yield (
+            f"training.max_completion_length: {training.max_completion_length} is too few; leave it"
+            " out"
+        )
+    if training.eval_strategy not in (None, "no"):
+        yield (
+            "training.eval_strategy: the loss of grpo says nothing of held-out rows, whose prompts"
+            " are answered instead (watch); leave it out"
+        )
+    for name in ("environment_factory", "tools", "rollout_func"):
+        if name in trainer:
+            yield f"trainer.{name}: truetune train samples one answer to each prompt; leave it out"

@@ -18,7 +18,7 @@ from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Lora, Training
 from truetune.training.default_settings import LORA_RANK
 from truetune.training.propose_settings import RECIPE_MEANINGS, StartingSettings
-from truetune.training.setting_conflicts import PREFERENCE_METHODS
+from truetune.training.setting_conflicts import METHODS_OF_SETTINGS
 from truetune.training.training_recipe import make_recipe
 
 LAYOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -42,6 +42,7 @@ LAYOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
         "training.weight_decay", "training.max_grad_norm",
         "training.beta", "training.loss_type", "training.reference", "training.precompute_ref_log_probs",
         "training.disable_dropout", "training.desirable_weight", "training.undesirable_weight",
+        "training.rewards", "training.reward_weights", "training.num_generations", "training.max_completion_length",
         "training.val_size", "training.eval_strategy", "training.eval_steps", "training.save_strategy",
         "training.save_steps", "training.save_total_limit", "training.logging_steps",
         "training.load_best_model_at_end", "training.metric_for_best_model", "training.greater_is_better",
@@ -59,7 +60,8 @@ ALWAYS_SET = frozenset((
     "training.output_dir", "training.lora.r", "training.lora.lora_alpha", "training.lora.target_modules",
     "training.dtype", "training.num_train_epochs", "training.per_device_train_batch_size",
     "training.gradient_accumulation_steps", "training.learning_rate", "training.lr_scheduler_type",
-    "training.warmup_steps", "training.beta", "rehearsal", "watch.prompts",
+    "training.warmup_steps", "training.beta", "training.rewards", "training.num_generations",
+    "training.max_completion_length", "rehearsal", "watch.prompts",
 ))  # fmt: skip
 """What every sheet sets; of the rest, what is not its default"""
 EXAMPLES: dict[str, Any] = {
@@ -68,7 +70,8 @@ EXAMPLES: dict[str, Any] = {
     "training.attn_implementation": "sdpa", "training.use_liger_kernel": True, "training.max_steps": 1000,
     "training.reference": "path/to/model",
     "training.precompute_ref_log_probs": False, "training.disable_dropout": True, "training.desirable_weight": 1.0,
-    "training.undesirable_weight": 1.0, "training.val_size": 0.02, "training.load_best_model_at_end": False,
+    "training.undesirable_weight": 1.0, "training.reward_weights": [1.0], "training.val_size": 0.02,
+    "training.load_best_model_at_end": False,
     "training.metric_for_best_model": "eval_loss", "training.greater_is_better": False, "watch.every": 50,
     "watch.parser": "json", "watch.stop_on": "error", "trainer": {"report_to": "tensorboard"}, "select": ["TOK"],
     "ignore": ["duplicate-rows"], "training.lora.modules_to_save": ["lm_head"],
@@ -76,7 +79,11 @@ EXAMPLES: dict[str, Any] = {
     "training.lora.trainable_token_indices": [32000],
 }  # fmt: skip
 """Shown for what is not set and has no default"""
-EXAMPLE_LOSSES = {"dpo": {"training.loss_type": "sigmoid"}, "kto": {"training.loss_type": "kto"}}
+EXAMPLE_LOSSES = {
+    "dpo": {"training.loss_type": "sigmoid"},
+    "kto": {"training.loss_type": "kto"},
+    "grpo": {"training.loss_type": "dapo"},
+}
 SHORT_MEANINGS: Mapping[str, str] = {
     "model": "Folder of config.json and the weights, or a name in the local hub cache",
     "tokenizer": "Folder of the tokenizer; most often the model's",
@@ -99,7 +106,9 @@ SHORT_MEANINGS: Mapping[str, str] = {
     "encode.content_specials": "Control tokens inside contents: error, keep, or text",
     "encode.on_error": "Rows that cannot be read or rendered: error, or skip",
     "encode.loss_weights": "Weigh tokens by the `weight` of their message",
-    "training.method": "sft (answers), dpo or orpo (pairs), kto (answers judged good or bad)",
+    "training.method": (
+        "sft (answers), dpo or orpo (pairs), kto (answers judged good or bad), grpo (rewards)"
+    ),
     "training.lora.r": "Rank: what the adapter can hold",
     "training.lora.lora_alpha": "Updates are scaled by lora_alpha / r",
     "training.lora.target_modules": "all-linear, names, name endings, or a pattern",
@@ -117,7 +126,7 @@ SHORT_MEANINGS: Mapping[str, str] = {
     ),
     "watch.stop_on": "A finding as severe as this ends the run: error, warning or info",
     "trainer": (
-        "Arguments of TrainingArguments (sft), DPOConfig, ORPOConfig or KTOConfig, as they are"
+        "Arguments of TrainingArguments (sft), DPOConfig, ORPOConfig, KTOConfig or GRPOConfig, as they are"
     ),
 }
 """For settings whose description is too long for a line"""
@@ -174,7 +183,7 @@ def _setting_names_without_other_methods(spec: RunSpec) -> list[str]:
     return [
         path
         for path in every
-        if method in PREFERENCE_METHODS.get(path.rpartition(".")[2], (method,))
+        if method in METHODS_OF_SETTINGS.get(path.rpartition(".")[2], (method,))
     ]
 
 

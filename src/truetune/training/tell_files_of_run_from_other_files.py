@@ -213,6 +213,7 @@ WORKING_FILES: dict[str, Callable[[Path], bool]] = {
     ),
     "findings.jsonl": _is_findings_file,
     "samples": _is_folder_of_own_samples,
+    "rollouts": _is_folder_of_own_samples,
 }
 """What a run writes while it trains, and how it is known to be a run's"""
 

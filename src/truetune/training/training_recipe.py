@@ -13,7 +13,7 @@ from typing import Any
 
 from truetune.errors import SpecError, TokenizerError
 from truetune.settings.read_truetune_settings import validate_settings
-from truetune.settings.run_spec import RunSpec
+from truetune.settings.run_spec import RunSpec, Watch
 from truetune.settings.training_settings import Method, Training
 from truetune.training.default_settings import (
     DEFAULT_MAX_LENGTH,
@@ -25,9 +25,11 @@ from truetune.training.default_settings import (
     fill_lora_and_number_formats,
     fill_rate_schedule_and_optimizer,
     fill_rows_per_step,
+    fill_sampled_answers,
     fill_warmup,
 )
 from truetune.training.read_model_shape import read_model_shape
+from truetune.training.reward_names import parser_of_rewards
 from truetune.training.setting_conflicts import refuse_conflicts
 
 __all__ = ["Choice", "Recipe", "make_recipe", "trainer_arguments_of_recipe"]
@@ -47,6 +49,7 @@ METHOD_ARGUMENTS: Mapping[Method, tuple[str, ...]] = {
     "orpo": ("beta", "disable_dropout"),
     "kto": ("beta", "loss_type", "precompute_ref_log_probs", "disable_dropout", "desirable_weight",
             "undesirable_weight"),
+    "grpo": ("beta", "loss_type", "disable_dropout", "reward_weights", "num_generations", "max_completion_length"),
 }  # fmt: skip
 """The same for the trainer of one method"""
 CHECKPOINTING = "activation_checkpointing"
@@ -65,7 +68,8 @@ class Recipe:
     choices: tuple[Choice, ...]
     gpu: bool
     rows: int | None
-    """Rows that the trainer takes in one epoch (packs, where rows are packed); None where unknown"""
+    """Rows that the trainer takes in one epoch (packs, where rows are packed; prompts, where answers are sampled); None
+    where unknown"""
 
     @property
     def training(self) -> Training:
@@ -74,7 +78,7 @@ class Recipe:
 
     @property
     def method(self) -> Method:
-        """The training method: sft, dpo, orpo or kto."""
+        """The training method: sft, dpo, orpo, kto or grpo."""
         return self.spec.training.method
 
     @property
@@ -96,7 +100,7 @@ class Recipe:
 
     @property
     def effective_batch(self) -> int:
-        """Rows in one step of the optimizer, over all devices"""
+        """Rows (sampled answers of a training by rewards) in one step of the optimizer, over all devices"""
         settings = self.training
         return (
             (settings.per_device_train_batch_size or 1)
@@ -131,11 +135,14 @@ def make_recipe(spec: RunSpec, *, rows: int | None, gpu: bool, bf16: bool) -> Re
     packing, length = _packing_and_max_length(spec, fill, longest)
     fill_lora_and_number_formats(fill, gpu=gpu, bf16=bf16)
     fill_rate_schedule_and_optimizer(fill)
+    fill_sampled_answers(fill)
     # The order of the next four matters: the number of steps follows from the batches, and warmup
     # and records from the number of steps.
     fill_rows_per_step(fill, rows)
     fill_warmup(fill, rows)
     fill_gradient_checkpointing(fill, gpu=gpu, parameters=size)
+    if training.method == "grpo":
+        fill("eval_strategy", "no", "held-out prompts are answered instead (watch)")
     fill_logging_and_saving(fill, rows, evaluates=bool(spec.eval_data) or training.val_size != 0)
     filled = spec.model_copy(
         update={
@@ -143,13 +150,15 @@ def make_recipe(spec: RunSpec, *, rows: int | None, gpu: bool, bf16: bool) -> Re
             "trainer": trainer,
             "max_length": length,
             "encode": spec.encode.model_copy(update={"packing": "best-fit" if packing else "none"}),
+            "watch": _watch_what_is_rewarded(spec, fill),
         }
     )
     return Recipe(filled, tuple(fill.choices), gpu, rows)
 
 
 def trainer_arguments_of_recipe(recipe: Recipe, *, evaluates: bool = True) -> dict[str, Any]:
-    """Keyword arguments for the class of the method: TrainingArguments (sft), DPOConfig, ORPOConfig or KTOConfig.
+    """Keyword arguments for the class of the method: TrainingArguments (sft), DPOConfig, ORPOConfig, KTOConfig or
+    GRPOConfig.
 
     `evaluates`: there are rows to evaluate on.
     """
@@ -169,6 +178,9 @@ def trainer_arguments_of_recipe(recipe: Recipe, *, evaluates: bool = True) -> di
     }
     if training.method == "sft":
         arguments["prediction_loss_only"] = True
+    elif training.method == "grpo":
+        # Prompts that leave no room for an answer are left out beforehand (`rollout_rows`).
+        arguments |= _arguments_of_sampling(training)
     else:
         arguments["max_length"] = recipe.max_length
     if training.method == "kto":
@@ -186,6 +198,12 @@ def trainer_arguments_of_recipe(recipe: Recipe, *, evaluates: bool = True) -> di
     }
 
 
+def _arguments_of_sampling(training: Training) -> dict[str, Any]:
+    """Arguments of GRPOConfig beside those that are fields of Training."""
+    weights = training.reward_weights
+    return {} if weights is None else {"reward_weights": list(weights)}
+
+
 def _apply_trainer_arguments_and_keep_rest(spec: RunSpec) -> tuple[Training, dict[str, Any]]:
     """The training's settings under those of `trainer`, which win; and what of these has no field."""
     trainer = dict(spec.trainer)
@@ -199,6 +217,15 @@ def _apply_trainer_arguments_and_keep_rest(spec: RunSpec) -> tuple[Training, dic
     over = {name: trainer.pop(name) for name in list(trainer) if name in fields}
     settings = {**spec.training.model_dump(exclude_unset=True), **over}
     return validate_settings({"training": settings}, "trainer").training, trainer
+
+
+def _watch_what_is_rewarded(spec: RunSpec, fill: SettingsBuilder) -> Watch:
+    """What is watched; answers are read by the parser of a built-in reward, where the user names no other."""
+    parser = parser_of_rewards(spec.training.rewards)
+    if parser is None or spec.watch.parser is not None:
+        return spec.watch
+    fill.record_choice("watch.parser", parser, "held-out answers are read as rewarded ones are")
+    return spec.watch.model_copy(update={"parser": parser})
 
 
 def _parameter_and_position_counts(spec: RunSpec) -> tuple[int | None, int | None]:

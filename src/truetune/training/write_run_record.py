@@ -36,6 +36,7 @@ from truetune.checks.findings import RANK, Finding
 from truetune.data import write_atomically
 from truetune.package import __version__
 from truetune.settings.run_spec import RunSpec
+from truetune.training.reward_names import names_with_digests_of_files
 
 if TYPE_CHECKING:
     from truetune.training.claim_or_resume_run_folder import FolderClaim
@@ -68,7 +69,14 @@ IGNORED_SETTINGS = (
     "model",
 )
 """Settings that do not shape the weights, or whose contents count and not their names"""
-IGNORED_TRAINING = ("output_dir", "save_total_limit", "resume_from_checkpoint", "adapter")
+IGNORED_TRAINING = (
+    "output_dir",
+    "save_total_limit",
+    "resume_from_checkpoint",
+    "adapter",
+    # Known by the digests of their files.
+    "rewards",
+)
 IGNORED_TRAINER = (
     "output_dir",
     "report_to",
@@ -84,6 +92,7 @@ INPUT_NAMES = {
     "adapter": "the adapter that it starts from",
     "data": "the data, its tokenizer or template, or the version of truetune",
     "held out": "the held-out rows",
+    "rewards": "the reward functions",
 }
 
 
@@ -104,7 +113,10 @@ def collect_inputs_that_shape_weights(
     for name in IGNORED_TRAINING:
         settings["training"].pop(name)
     settings["trainer"] = {k: v for k, v in settings["trainer"].items() if k not in IGNORED_TRAINER}
+    # Not in the inputs of other methods: runs of earlier releases must be known again.
+    rewards = names_with_digests_of_files(recipe.spec.training.rewards)
     return {
+        **({"rewards": rewards} if rewards else {}),
         "settings": settings,
         # The key of the encoding: contents of the files, tokenizer, template and encode settings,
         # and not their paths.

@@ -17,7 +17,7 @@ from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.settings_of_stack_commands import (
     configs_of_commands_without_settings_file,
 )
-from truetune.source.parsed_source_file import parse_module
+from truetune.source.parsed_source_file import parse_module, read_module
 from truetune.source.settings_of_script_as_configs import extract_configs
 
 GRPO: dict[str, Any] = {
@@ -282,3 +282,18 @@ def test_places_of_toml_keys(tmp_path: Path) -> None:
     assert (config.stack, config.spec.model) == ("prime-rl", "some/model")
     assert config.places["training.learning_rate"].line == 14
     assert config.key_places["orchestrator.train.sampling.max_completion_tokens"].line == 11
+
+
+@pytest.mark.parametrize(
+    ("functions", "is_found"), [("[right, tidy]", True), ("[right]", False), ("functions", False)]
+)
+def test_weights_and_functions_of_a_script(functions: str, is_found: bool, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "from trl import GRPOConfig, GRPOTrainer\n"
+        "args = GRPOConfig(output_dir='o', reward_weights=[1.0])\n"
+        f"GRPOTrainer(model='m', reward_funcs={functions}, args=args, train_dataset=rows).train()\n",
+        encoding="utf-8",
+    )
+    (config,) = extract_configs(read_module(path))
+    assert bool(list(BY_NAME[WEIGHTS](config).findings())) == is_found

@@ -164,7 +164,7 @@ def _run(folder: Path, curves: dict[str, dict[str, Any]]) -> Any:
             {
                 "reward": FLAT,
                 "sampling/sampling_logp_difference/mean": _curve(
-                    0.012, 0.012, 0.012, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, steps=10
+                    0.012, 0.012, 0.012, 0.08, 0.08, 0.08, 0.08, 0.08, 0.08, 0.08, steps=10
                 ),
             },
             "with a jump at step",
@@ -202,3 +202,40 @@ def test_healthy_runs(curves: dict[str, dict[str, Any]], tmp_path: Path) -> None
     ours = {KL, HELD_OUT, CLIPPED, LIMIT, TOOLS}
     assert examined >= ours | ({FORM, DRIFT, DROPPED} if curves is HEALTHY else {PROMPTS, CRITIC})
     assert all(type(rule).name() not in ours or rule.measurement_if_clean() for rule in judged)
+
+
+VERL_LINE = (
+    "(TaskRunner pid=12) step:{step} - global_seqlen/min:2780 - actor/kl_loss:{kl:.4f} - actor/entropy:0.4 -"
+    " actor/pg_clipfrac:np.float64(0.45) - actor/lr:1e-06 - critic/score/mean:{score:.3f} - critic/score/max:1.0"
+    " - response_length/mean:400.5 - prompt_length/clip_ratio:0.110\n"
+)
+
+
+def test_the_console_of_verl(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    lines = (VERL_LINE.format(step=i, kl=0.001 * i, score=0.3 + 0.005 * i) for i in range(1, 41))
+    path.write_text("INFO started\n" + "".join(lines), encoding="utf-8")
+    log = read_run(path)
+    assert log.kind == "reinforcement"
+    assert log.curve("reward").step.size == log.curve("actor/pg_clipfrac").step.size == 40
+    found = {rule.name() for rule in BY_NAME.values() for _ in rule(log).findings()}
+    assert found >= {CLIPPED, PROMPTS}
+    assert KL not in found
+
+
+def test_the_records_of_verl(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    figures = {"critic/score/mean": 0.3, "actor/pg_clipfrac": 0.5, "response_length/mean": 400}
+    lines = (json.dumps({"step": i, "data": figures}) for i in range(1, 21))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    log = read_run(path)
+    assert log.curve("reward").step.tolist() == list(range(1, 21))
+    assert list(BY_NAME[CLIPPED](log).findings())
+
+
+def test_weights_that_grow_old_at_once(tmp_path: Path) -> None:
+    name = "sampling/sampling_logp_difference/mean"
+    log = _run(tmp_path, {"reward": FLAT, name: _curve(0.01, 0.01, *[0.2] * 18, steps=20)})
+    assert list(BY_NAME[DRIFT](log).findings()) == []
+    (found,) = BY_NAME[DIFFERENT](log).findings()
+    assert any("the updates do not reach it" in one for one in found.evidence)

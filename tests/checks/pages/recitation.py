@@ -35,7 +35,10 @@ def audited(rule: type[Rule[Any]], text: str) -> AuditReport:
 
 @cache
 def _rehearsed(text: str) -> Record:
-    names = run("from tests.rehearsal.server import server\n" + text)
+    imports = (
+        "from tests.rehearsal.server import server\nfrom tests.auditing.tiny_rollouts import grpo\n"
+    )
+    names = run(imports + text)
     record = record_rehearsal(names["run"], source_data=names.get("given"), laws="none", rows=3)
     if "serve" in names:
         ask_server_for_recited_rows_prompts(record, find_prompt_server(names["serve"]))

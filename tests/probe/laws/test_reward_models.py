@@ -101,7 +101,7 @@ def with_stop_as_pad() -> Any:
 def encoder() -> Any:
     """Sees all tokens at each, and reads its score at the first."""
     torch.manual_seed(0)
-    config = transformers.AutoConfig.for_model(
+    config: Any = transformers.AutoConfig.for_model(
         "bert",
         vocab_size=len(tiny.tokenizer()),
         hidden_size=32,
@@ -171,3 +171,28 @@ def test_weights_are_as_before() -> None:
     assert all(torch.equal(before[name], p) for name, p in trainer.model.named_parameters())
     assert trainer.optimizer is None
     assert all(p.grad is None for p in trainer.model.parameters())
+
+
+def test_sides_with_two_prompts_are_found() -> None:
+    rows = [
+        {
+            "chosen": [*row["prompt"], *row["chosen"]],
+            "rejected": [{"role": "user", "content": f"Where is car {i}?"}, *row["rejected"]],
+        }
+        for i, row in enumerate(tiny.pairs())
+    ]
+    report = truetune.audit(reward(rows=rows), laws="none")
+    assert [finding.code for finding in report.findings] == ["BAT034"]
+    assert "8 of 8 pairs in the batches have different prompts" in report.findings[0].message
+
+
+def test_sides_that_part_before_the_last_answer_are_no_fault() -> None:
+    asked = [{"role": "user", "content": "And now?"}]
+    rows = [
+        {
+            side: [*row["prompt"], *row[side], *asked, {"role": "assistant", "content": f"{side}."}]
+            for side in ("chosen", "rejected")
+        }
+        for row in tiny.pairs()
+    ]
+    assert truetune.audit(reward(rows=rows), laws="none").findings == ()

@@ -36,6 +36,7 @@ NO_TEXT_SHOWS = (
     "the critic of PPO predicts returns worse",
     "the sampler's log-probabilities drift away",
     "the importance correction weighs most answers down",
+    "a training by rewards raises no reward on a miniature",
     # These are seen where files or rows are compared with each other.
     "the weights are quantized with",
     "rows have roles that their",

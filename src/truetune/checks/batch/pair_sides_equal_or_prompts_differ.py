@@ -70,6 +70,7 @@ class Pair(NamedTuple):
 
 def pairs_in_batches(audit: Audit) -> Iterator[Pair]:
     """The pairs of all batches: chosen and rejected under names of their own, or in the two halves of input_ids."""
+    answers = _answers_by_line(audit) if audit.kind == "reward" else {}
     for record in audit.records:
         for number, batch in enumerate(record.batches):
             chosen, rejected = (
@@ -79,10 +80,28 @@ def pairs_in_batches(audit: Audit) -> Iterator[Pair]:
             # TRL's collators stack both sides: the first half of the lines is chosen, the second
             # rejected.
             if not chosen and audit.kind in METHODS_WITH_PAIRS:
-                whole = _ids_and_answer_mask_of_side_lines(batch, "")
+                whole = [
+                    (ids, answers.get((record.facts["rank"], number, line), mask))
+                    for line, (ids, mask) in enumerate(
+                        _ids_and_answer_mask_of_side_lines(batch, "")
+                    )
+                ]
                 chosen, rejected = whole[: len(whole) // 2], whole[len(whole) // 2 :]
             for line, (one, other) in enumerate(zip(chosen, rejected, strict=False)):
                 yield Pair(f"batch {number}, pair {line}", *one, *other)
+
+
+def _answers_by_line(audit: Audit) -> dict[tuple[int, int, int], NDArray[np.bool_]]:
+    """(tokens,) of an answer, without padding, by rank, batch and line: a reward model's batches hold no mask of them.
+
+    Its lines are whole chats, told apart by the template. What comes before the first answer is the prompt: sides may
+    part at an earlier answer than the last.
+    """
+    return {
+        (sample.rank, sample.batch, sample.line): sample.expected[sample.attended]
+        for sample in audit.samples
+        if sample.expected is not None and sample.expected.any()
+    }
 
 
 def _ids_and_answer_mask_of_side_lines(

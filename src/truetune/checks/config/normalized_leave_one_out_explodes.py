@@ -1,5 +1,4 @@
-"""Rewards have a leave-one-out baseline and are divided by the spread of the others, which is 0 for the only right
-answer.
+"""A leave-one-out baseline is divided by the spread of the others, which is 0 for the only right answer.
 
 ## What it does
 Looks at NeMo RL with `grpo.use_leave_one_out_baseline: true` and `grpo.normalize_rewards: true`.

@@ -1,8 +1,9 @@
 """The weights of the reward functions are not as many as the functions, or are all 0.
 
 ## What it does
-For trainings by rewards of TRL and ms-swift, compares the length of `reward_weights` with that of `reward_funcs`. It
-also fires if all weights are 0. A single weight of 0 is fine: that function is then only logged.
+For trainings by rewards of TRL and ms-swift, compares the length of `reward_weights` with that of `reward_funcs`, in
+settings and in scripts. It also fires if all weights are 0. A single weight of 0 is fine: that function is then only
+logged.
 
 ## Why it is bad
 The trainer stops at another number of weights, after the model was loaded. With weights of 0 alone every answer has the
@@ -39,8 +40,13 @@ The order of the weights is that of the functions. Without `reward_weights` each
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from pathlib import Path
 
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_config_of_python_program,
+)
 from truetune.checks.config.evidence.settings_of_reward_training import (
     case_of_setting,
     reward_training_setting,
@@ -49,6 +55,9 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.hyperparameter_limits import parse_setting_number
 from truetune.checks.rule import ConfigRule
+from truetune.checks.source.evidence.reward_functions_rejecting_all_references import TRAINERS
+from truetune.settings.config import Config
+from truetune.source.parsed_source_file import read_module
 
 
 class RewardWeightsDoNotMatchFunctions(ConfigRule):
@@ -74,18 +83,33 @@ class RewardWeightsDoNotMatchFunctions(ConfigRule):
                 "set reward_weights to 1.0 for the functions that the model has to learn from",
                 cases=[case_of_setting(config, weights)],
             )
-        if not functions.is_written or functions.value is None:
+        names = _as_list(functions.value) or _functions_given_in_script(config)
+        if not names:
             return
-        names = _as_list(functions.value)
-        # ms-swift counts the reward models behind the functions too.
+        # ms-swift counts the reward models after the functions too.
         models = _as_list(config.raw.get("reward_model"))
         if numbers and len(numbers) != len(names) + len(models):
             yield self.finding(
                 f"the number of reward weights is {len(numbers)}, and that of the reward functions"
                 f" {len(names) + len(models)}: the trainer stops",
                 "give reward_weights one number for each function, in the order of reward_funcs",
-                cases=[case_of_setting(config, weights), case_of_setting(config, functions)],
+                cases=[
+                    case_of_setting(config, weights),
+                    *([case_of_setting(config, functions)] if functions.is_written else ()),
+                ],
             )
+
+
+def _functions_given_in_script(config: Config) -> list[object]:
+    """The reward functions that the only trainer of a script gets in a list; none where that is not known."""
+    path = Path(config.path)
+    if not is_config_of_python_program(config) or path.suffix != ".py" or not path.is_file():
+        return []
+    given = [call.argument(1, "reward_funcs") for call in read_module(path).calls(*TRAINERS)]
+    if len(given) != 1 or not isinstance(given[0], ast.List | ast.Tuple):
+        return []
+    items = given[0].elts
+    return [] if any(isinstance(one, ast.Starred) for one in items) else list(items)
 
 
 def _as_list(value: object) -> list[object]:

@@ -58,6 +58,8 @@ MAX_KL_BY_CURVE = {"objective/kl": -1.0, "kl": -0.02}
 """Median KL up to which it is called negative: of whole answers in PPO, of tokens in GRPO"""
 MIN_NEGATIVE_SHARE = 0.8
 MIN_RECORDS = 5
+FIRST_RECORDS, MIN_GROWTH = 3, 3.0
+"""Records before the sampler's weights can be old, and how much the difference has grown if they are"""
 # TRL's users report 0.01 to 0.02 nats for bfloat16 on both sides, and 0.2 where the sampler's weights were wrong.
 MAX_LOGP_DIFFERENCE = 0.1
 
@@ -124,6 +126,12 @@ class SampledAnswersAreNotThePolicys(LogRule):
         if median < MAX_LOGP_DIFFERENCE:
             return
         evidence = []
+        first = float(np.median(curve.value[:FIRST_RECORDS]))
+        if first < median / MIN_GROWTH:
+            evidence.append(
+                f"it was {first:.2g} in the first records: the sampler began with the right weights, and the updates"
+                " do not reach it"
+            )
         ratio = self._finite_records_of_curve("sampling/importance_sampling_ratio/mean")
         if ratio:
             evidence.append(

@@ -102,6 +102,51 @@ class PairMargin(TypedDict):
     after: float
 
 
+class GoldenRollouts(TypedDict, total=False):
+    """What the trainer's own rewards and loss make of right and wrong answers in the place of sampled ones."""
+
+    nothing: str
+    """Why it was not tried"""
+    right: float
+    """Mean reward of the right answers, of all functions together"""
+    wrong: float
+    form: str
+    """In which they were written, `\\boxed{X}`"""
+    tried: int
+    """Answers in all forms, right and wrong ones"""
+    spread: float
+    """Their largest reward less the smallest"""
+    margins: Sequence[tuple[float, float]]
+    """Of each prompt how much likelier the right answer is, before and after, in nats; empty where right answers are
+    paid no more than wrong ones"""
+    steps: int
+
+
+class LearnableReward(TypedDict):
+    """How a reward went that can be learned, and that the trainer sampled for."""
+
+    rewards: Sequence[float]
+    """Mean of the sampled answers, step by step"""
+    policy: Sequence[float]
+    """Probability of the rewarded word by the policy itself, before each step and after the last"""
+    spread: float
+    """Share of the groups with more than one reward"""
+    in_loss: int
+    """Tokens in the loss of all steps"""
+    gradient: float
+    """Largest norm"""
+
+
+class RewardTrials(TypedDict, total=False):
+    """What a miniature learned by rewards."""
+
+    nothing: str
+    """Why nothing was tried"""
+    prompts: int
+    own: GoldenRollouts
+    learned: LearnableReward
+
+
 class ServerPromptIds(TypedDict):
     """The prompt that a server makes of a row's messages."""
 
@@ -131,6 +176,7 @@ class Recitation(TypedDict, total=False):
     """Stop ids at generation"""
     pairs: Sequence[PairMargin]
     served: ServedPrompts
+    rewards: RewardTrials
 
 
 def read_recitation(subject: Audit) -> Recitation:

@@ -73,8 +73,8 @@ class LogProbabilitiesAtAnotherTemperature(SourceRule):
             yield self.finding(
                 f"answers are sampled at temperature {found.temperature:g}, but the loss takes their log-probabilities"
                 " from logits that are not divided by it: its gradient is that of another policy",
-                f"divide the logits by TEMPERATURE ({found.temperature:g}) before log_softmax, for policy and reference alike, or"
-                " sample at temperature 1.0",
+                f"divide the logits by TEMPERATURE ({found.temperature:g}) before log_softmax, for policy and reference"
+                " alike, or sample at temperature 1.0",
                 cases=[
                     case_of_node(self.subject, found.log_softmax),
                     case_of_node(self.subject, found.sampling),

@@ -1,11 +1,10 @@
-"""A policy is trained on its answers after decoding and tokenizing them again: the ids may be others than those
-sampled.
+"""A policy is trained on its answers after decoding and tokenizing them again: not on the ids that were sampled.
 
 ## What it does
 Looks at files with a policy loss of their own (a backward pass, log-probabilities, rewards or advantages). It fires if
-the text of a tokenizer's `decode` or `batch_decode` is given to the same tokenizer again. Functions that score, and
-those whose names speak of a judge or a reward model, are left out: those read texts. A text that a function computes
-from the answer, such as a tool's result, is another text, and is not reported.
+the text of a tokenizer's `decode` or `batch_decode` is given to the same tokenizer again, in one function. Functions
+that score, and those whose names speak of a judge or a reward model, are left out: those read texts. A text that a
+function computes from the answer, such as a tool's result, is another text, and is not reported.
 
 ## Why it is bad
 Decoding and tokenizing is no way back: "un" + "load" may come back as "unload", and special tokens are lost. The
@@ -101,7 +100,8 @@ class SampledIdsReplacedByNewOnes(SourceRule):
             yield self.finding(
                 "the answers are decoded, and the same tokenizer makes ids of the text again: these may be others than"
                 " those sampled, and their log-probabilities are trained",
-                "keep the ids that generate() returned, and compute log-probabilities on them",
+                "keep the ids that generate() returned, compute log-probabilities on them, and remove the second call of"
+                " the tokenizer",
                 cases=[
                     case_of_node(self.subject, found.encoding),
                     case_of_node(self.subject, found.decoding),
@@ -110,11 +110,11 @@ class SampledIdsReplacedByNewOnes(SourceRule):
 
 
 def _texts_tokenized_again(module: Module) -> Iterator[NewIds]:
-    """The calls of a tokenizer on what it has decoded, outside of functions that score."""
+    """The calls of a tokenizer on what it has decoded in the same function, outside of functions that score."""
     decodings = {
         call.node: ast.unparse(call.receiver)
         for call in _decodings_in_policy_trainings(module)
-        if call.receiver
+        if call.receiver is not None
     }
     if not decodings:
         return
@@ -123,10 +123,20 @@ def _texts_tokenized_again(module: Module) -> Iterator[NewIds]:
         tokenizer, text = _tokenizer_and_text(call)
         if tokenizer not in tokenizers or text is None or _is_in_scoring_function(module, call):
             continue
+        scope = _function_around(module, call)
         for part in texts_held_by(module, text):
-            if isinstance(part, ast.Call) and decodings.get(part) == tokenizer:
+            if not isinstance(part, ast.Call) or decodings.get(part) != tokenizer:
+                continue
+            if _function_around(module, part) is scope:
                 yield NewIds(call, part)
                 break
+
+
+def _function_around(module: Module, node: ast.AST) -> ast.AST:
+    """The function that a node is in; the module where it is in none."""
+    around = list(module.parents(node))
+    functions = (one for one in around if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
+    return next(functions, around[-1] if around else node)
 
 
 def _tokenizer_and_text(call: ast.Call) -> tuple[str, ast.expr | None]:

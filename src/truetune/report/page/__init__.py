@@ -32,6 +32,7 @@ SECTIONS: tuple[SectionMaker, ...] = (
     terminal_tables_section.tables_section,
     run_section.run_section,
     answers_section.run_answers_section,
+    answers_section.rollouts_section,
     laws_section.laws_section,
     data_section.data_section,
     tokens_section.report_tokens_section,

@@ -28,6 +28,8 @@ KEPT_FIELDS = (
     "exact",
     "agrees",
     "perplexity",
+    "reward",
+    "advantage",
 )
 SampleJson = Mapping[str, Any]
 LookJson = Mapping[str, Any]
@@ -56,6 +58,17 @@ def run_answers_section(result: Result) -> Section | None:
         [(run["name"], run["looks"]) for run in runs if run.get("looks")],
         {},
         left_out,
+    )
+
+
+def rollouts_section(result: Result) -> Section | None:
+    """The section of the answers that a training by rewards has sampled and learned from; None of others."""
+    runs = result.get("runs") or ()
+    return _make_answers_section(
+        "rollouts",
+        "Sampled answers and their rewards",
+        [(run["name"], run["rollouts"]) for run in runs if run.get("rollouts")],
+        {},
     )
 
 

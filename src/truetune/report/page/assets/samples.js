@@ -67,7 +67,7 @@ truetune.answers = (element, data) => {
       one.details.hidden = !found.some(Boolean) || (state.verdict !== "" && !verdicts(one).includes(state.verdict));
       shown += one.details.hidden ? 0 : 1;
       one.head.replaceChildren(
-        ...found.flatMap((answer, side) => answer ? [...(two ? [make("span", { class: "place" }, `${"AB"[side]} `)] : []), badge(answer), " "] : []),
+        ...found.flatMap((answer, side) => answer ? [...(two ? [make("span", { class: "place" }, `${"AB"[side]} `)] : []), badge(answer), answer.reward === undefined ? " " : ` reward ${short(answer.reward)} `] : []),
         make("span", { class: "s-question" }, one.prompt.question.split("\n").find((line) => line.trim()) || one.prompt.question), make("span", { class: "place" }, ` ${one.prompt.place}${one.prompt.seen ? ", trained on" : ""}`));
       fill(one);
     }
@@ -111,6 +111,7 @@ truetune.answers = (element, data) => {
 
   function column(answer, parts, tag, title, now = false) {
     const facts = [
+      answer.reward === undefined ? null : `reward ${short(answer.reward)}${answer.advantage === undefined ? "" : `, advantage ${short(answer.advantage)}`}`,
       answer.stop_probability === undefined ? null : `P(stop) ${small(answer.stop_probability)}`,
       answer.tokens === undefined ? null : truetune.many(answer.tokens, "token"),
       answer.overlap === undefined ? null : `overlap ${answer.overlap.toFixed(2)}`,
@@ -125,6 +126,7 @@ truetune.answers = (element, data) => {
       ...(answer.words || []).map((said) => make("p", { class: "place" }, said)));
   }
 
+  function short(value) { return String(Number(value.toFixed(3))); }
   function small(value) { return value && value < 0.001 ? value.toExponential(1) : value.toFixed(2); }
   function text(name, value) { return make("div", { class: "s-asked" }, make("span", { class: "place" }, name), make("div", { class: "samples-text", dir: "auto" }, value)); }
 
@@ -156,4 +158,4 @@ truetune.answers = (element, data) => {
     return made;
   }
 };
-for (const id of ["samples", "looks"]) truetune.section(id, truetune.answers);
+for (const id of ["samples", "looks", "rollouts"]) truetune.section(id, truetune.answers);
