@@ -1,4 +1,4 @@
-"""Preference or reward training uses the plain base as its reference, but the policy starts from a trained adapter.
+"""A preference loss uses the plain base model as its reference, but the policy starts from a trained adapter.
 
 ## What it does
 Looks at loops with a hand-written preference loss (`logsigmoid`) that load an adapter to train it further

@@ -100,8 +100,8 @@ class SampledIdsReplacedByNewOnes(SourceRule):
             yield self.finding(
                 "the answers are decoded, and the same tokenizer makes ids of the text again: these may be others than"
                 " those sampled, and their log-probabilities are trained",
-                "keep the ids that generate() returned, compute log-probabilities on them, and remove the second call of"
-                " the tokenizer",
+                "keep the ids that generate() returned, compute log-probabilities on them, and remove the second call"
+                " of the tokenizer",
                 cases=[
                     case_of_node(self.subject, found.encoding),
                     case_of_node(self.subject, found.decoding),

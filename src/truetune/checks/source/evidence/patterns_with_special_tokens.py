@@ -76,7 +76,7 @@ def _is_penalty(module: Module, node: ast.AST) -> bool:
 
 
 def _guards_against_missing_form(module: Module, negated: ast.UnaryOp) -> bool:
-    """Is it `if not FORM.match(text): return 0`, by which only a match goes on to be paid?"""
+    """Is it `if not FORM.match(text): return 0`, by which a match alone can be paid?"""
     around = next(module.parents(negated))
     if not isinstance(around, ast.If) or negated is not around.test:
         return False

@@ -35,7 +35,7 @@ def has_own_policy_loss(module: Module) -> bool:
 
 def loops_around(module: Module, node: ast.AST) -> list[ast.AST]:
     """The loops and comprehensions that repeat a node, up to its function; what they go over is outside."""
-    around = []
+    around: list[ast.AST] = []
     inner: ast.AST = node
     for parent in module.parents(node):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):

@@ -105,7 +105,11 @@ def _scales_logits(module: Module) -> bool:
 def _uses_temperature_elsewhere(module: Module, samplings: list[Call]) -> bool:
     """Is a temperature read outside of the calls that sample: divided by, or given to another function?"""
     inside = {part for call in samplings for part in ast.walk(call.node)}
-    for node in (*module.nodes(ast.Name), *module.nodes(ast.Attribute)):
+    reads: list[ast.Name | ast.Attribute] = [
+        *module.nodes(ast.Name),
+        *module.nodes(ast.Attribute),
+    ]
+    for node in reads:
         name = node.id if isinstance(node, ast.Name) else node.attr
         is_read = isinstance(node.ctx, ast.Load)
         if is_read and "temp" in name.lower() and "template" not in name.lower():
