@@ -1,4 +1,4 @@
-"""The old log-probabilities are taken again at each update, so the importance ratio is always 1 and clipping never acts.
+"""The old log-probabilities are taken again at each update, so the importance ratio is always 1 and never clipped.
 
 ## What it does
 Looks for an importance ratio `exp(new - old)` in a loop of several epochs over one batch of answers. It fires if `old`
