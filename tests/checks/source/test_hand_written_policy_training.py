@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from truetune.checks.lint import lint
 from truetune.checks.rule_catalogue import all_rules
 from truetune.source.parsed_source_file import parse_module, read_module
 
@@ -414,3 +415,21 @@ def test_rows_whose_reference_is_not_read_pay_nothing(
     script = tmp_path / "train.py"
     script.write_text(UNREAD.replace("WAY", way), encoding="utf-8")
     assert bool(list(BY_NAME[FAILED](read_module(script)).findings())) == is_found
+
+
+@pytest.mark.parametrize(
+    ("temperature", "severities"), [(0.0, ["error"]), (0.01, ["warning"]), (0.7, []), (1.2, [])]
+)
+def test_answers_that_online_dpo_compares_are_sampled(
+    tmp_path: Path, temperature: float, severities: list[str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer\n\n"
+        f"settings = OnlineDPOConfig(output_dir='out', temperature={temperature})\n"
+        "OnlineDPOTrainer(model='m', args=settings, train_dataset=rows).train()\n",
+        encoding="utf-8",
+    )
+    found = [one for one in lint([script]).findings if one.rule == "setting-out-of-range"]
+    assert [one.severity for one in found] == severities
+    assert all("the policy samples" in one.message for one in found)
