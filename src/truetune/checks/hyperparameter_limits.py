@@ -773,6 +773,26 @@ LIMITS: tuple[Limit, ...] = (
     ),
     Limit(
         setting="temperature",
+        outside=Interval(at_most=0),
+        severity="error",
+        says="{name} is {value} while the policy samples the answers that it is trained on: it tries nothing new,"
+        " answers that are compared are the same, or the logits are divided by 0",
+        fix="set {name} to 0.9, or 0.7 to 1.2",
+        when=_condition_on_methods("ppo"),
+        source="online DPO, Nash-MD and XPO learn from the difference of two answers, PPO from what it tries",
+    ),
+    Limit(
+        setting="temperature",
+        outside=Interval(below=0.3),
+        severity="warning",
+        says="{name} is {value} while the policy samples the answers that it is trained on: most are alike, so two that"
+        " are compared show no preference",
+        fix="set {name} to 0.9, or 0.7 to 1.2",
+        when=_condition_on_methods("ppo"),
+        source="TRL's defaults are 0.9 for online DPO and 0.7 for PPO; published are 0.6 to 1.2",
+    ),
+    Limit(
+        setting="temperature",
         outside=Interval(above=2),
         severity="warning",
         says="{name} is {value} while answers are sampled for training: they are noise, and no reward comes",

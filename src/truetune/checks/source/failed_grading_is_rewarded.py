@@ -1,13 +1,16 @@
 """An answer on which the grader fails gets the reward of a right one.
 
 ## What it does
-Looks at reward functions of TRL and at verl's `compute_score` for an `except` whose body gives a reward of 1 or more:
-it returns it, assigns it to the reward, or appends it to the rewards.
+Looks at reward functions of TRL and at verl's `compute_score` for code that gives a reward of 1 or more if the grader
+fails: in an `except`, or in the branch for a reference that could not be read (`if not gold_parsed:`). It also calls
+the reward functions of a script with its rows, as far as they are next to it, and fires if empty and wrong answers get
+a full reward in some rows, and none in others.
 
 ## Why it is bad
 Graders fail on answers that are broken in an unusual way: unbalanced brackets, huge numbers, a text that does not
 parse. Such answers then count like right ones, and in a group they get the positive advantage. The policy learns to
-break the grader, and the mean reward looks better than the model.
+break the grader, and the mean reward looks better than the model. A row whose reference can't be read pays every
+answer: nothing is learned from it, and it raises the mean reward.
 
 ## Example
 ```python
@@ -54,12 +57,14 @@ TRL leaves a reward of None out. With 0 the answer counts as wrong, which is rig
 grader fail, and wrong if the reference can.
 
 ## References
-- huggingface/open-r1#159 (errors of math_verify get 1), huggingface/open-r1#158, NVIDIA-NeMo/RL#431
+- huggingface/open-r1#159 (errors of math_verify get 1), huggingface/open-r1#158, NVIDIA-NeMo/RL#431,
+  huggingface/open-r1#293 (references that can't be parsed)
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
@@ -67,11 +72,17 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.reward_functions_rejecting_all_references import (
+    FULL_REWARD,
+    TRAINERS,
+    RewardForAnything,
+    reward_functions_paying_anything_in_some_rows,
+)
 from truetune.checks.source.evidence.rewards_that_grow_with_a_distance import scoring_functions
 from truetune.source.parsed_source_file import Module
 
-FULL_REWARD = 1
-"""Less may be meant as the middle between right and wrong"""
+GOLD = re.compile(r"gold|truth|solution|refer|expected|target|label|\bsol\b", re.I)
+"""Names of what an answer is compared with"""
 REWARD_WORDS = ("reward", "score", "acc", "correct")
 """Parts of the names that hold rewards"""
 
@@ -88,24 +99,78 @@ class FailedGradingIsRewarded(SourceRule):
     looks_at = CodePlaces("functions that give rewards", _reward_functions)
 
     def findings(self) -> Iterator[Finding]:
-        """Findings on handlers of exceptions that give a reward."""
+        """Findings on rewards for answers that could not be graded."""
+        reported: set[ast.AST] = set()
         for function in scoring_functions(self.subject):
-            for handler in ast.walk(function):
-                if not isinstance(handler, ast.ExceptHandler):
-                    continue
-                paid = next(_full_rewards(handler), None)
-                if paid is not None:
-                    yield self.finding(
-                        f"{function.name} gives a reward of {ast.unparse(paid)} to an answer on which grading fails:"
-                        " the policy is paid for breaking the grader",
-                        "give None (TRL leaves the answer out), or 0 if only the answer can make the grader fail",
-                        cases=[case_of_node(self.subject, paid)],
-                    )
+            for finding in self._findings_on_code(function):
+                reported.add(function)
+                yield finding
+        if not any(self.subject.calls(*TRAINERS)):
+            return
+        for found in reward_functions_paying_anything_in_some_rows(self.subject):
+            if found.function.definition not in reported:
+                yield self._finding_on_rows(found)
+
+    def _findings_on_code(self, function: ast.FunctionDef) -> Iterator[Finding]:
+        """Findings on handlers of exceptions, and on branches for references that could not be read."""
+        for node in ast.walk(function):
+            if isinstance(node, ast.ExceptHandler):
+                paid = next(_full_rewards(node.body), None)
+                what = (
+                    "an answer on which grading fails: the policy is paid for breaking the grader"
+                )
+            else:
+                paid = next(_full_rewards(_branch_without_gold(node)), None)
+                what = (
+                    "every answer of a row whose reference can't be read: wrong ones count as right"
+                )
+            if paid is not None:
+                yield self.finding(
+                    f"{function.name} gives a reward of {ast.unparse(paid)} to {what}",
+                    "give None (TRL leaves the answer out), or 0 if only the answer can make the grader fail",
+                    cases=[case_of_node(self.subject, paid)],
+                )
+
+    def _finding_on_rows(self, found: RewardForAnything) -> Finding:
+        """The finding on rows in which any answer is paid."""
+        return self.finding(
+            f"{found.function.name} gives {found.reward:g} to any answer, even an empty one, in {found.paid_rows} of"
+            f" {found.rows} tried rows, and to none of these answers in others",
+            "give None (TRL leaves the answer out) where a row's reference can't be read, or remove these rows",
+            cases=[case_of_node(found.function.home, found.function.definition)],
+            count=found.paid_rows,
+            total=found.rows,
+        )
 
 
-def _full_rewards(handler: ast.ExceptHandler) -> Iterator[ast.expr]:
-    """The full rewards that a handler returns, appends or assigns."""
-    for node in (part for statement in handler.body for part in ast.walk(statement)):
+def _branch_without_gold(node: ast.AST) -> list[ast.stmt]:
+    """The branch for a missing reference: of `if not gold:`, `if len(gold) != 0: ... else:`; else none."""
+    if not isinstance(node, ast.If):
+        return []
+    test, body, other = node.test, node.body, node.orelse
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, body, other = test.operand, other, body
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        if not _is_nothing(test.comparators[0]):
+            return []
+        if isinstance(test.ops[0], ast.Is | ast.Eq):
+            test, body, other = test.left, other, body
+        elif isinstance(test.ops[0], ast.IsNot | ast.NotEq | ast.Gt):
+            test = test.left
+    if isinstance(test, ast.Call) and ast.unparse(test.func) in ("len", "bool") and test.args:
+        test = test.args[0]
+    is_gold = isinstance(test, ast.Name) and GOLD.search(test.id) is not None
+    return [one for one in other if not isinstance(one, ast.If)] if is_gold else []
+
+
+def _is_nothing(node: ast.expr) -> bool:
+    """Is an expression None, 0, or an empty text or list?"""
+    return ast.unparse(node) in ("None", "0", "''", "[]")
+
+
+def _full_rewards(body: list[ast.stmt]) -> Iterator[ast.expr]:
+    """The full rewards that some statements return, append or assign."""
+    for node in (part for statement in body for part in ast.walk(statement)):
         value = _given_reward(node)
         if isinstance(value, ast.Constant) and _is_full_reward(value.value):
             yield value

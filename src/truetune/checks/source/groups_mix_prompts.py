@@ -3,8 +3,8 @@
 ## What it does
 Follows rewards in a hand-written policy training (GRPO and the like). `prompts * k`, `ids.repeat(k, 1)` and `extend` in
 a loop over k give all prompts once, and then all again, so the completions of one prompt are far apart. It fires if
-rewards of such a list are viewed as `(-1, k)`, which takes k neighbours as the completions of one prompt. A single
-prompt that is repeated, and completions that are reordered, are not reported.
+rewards of such a list are viewed as `(-1, k)` or `(number of prompts, k)`, which takes k neighbours as the completions
+of one prompt. A single prompt that is repeated, and completions that are reordered, are not reported.
 
 ## Why it is bad
 Each completion gets the mean of other prompts' rewards as its baseline. Answers to easy prompts become more likely and
@@ -60,6 +60,14 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.nodes_that_an_expression_is_computed_from import backward_slice
 from truetune.checks.source.evidence.prompts_padded_on_the_right import call_making_ids
+from truetune.checks.source.evidence.rewards_viewed_as_groups import (
+    GroupView,
+    factor_of_copies_as_blocks,
+    factor_of_copies_in_runs,
+    group_views,
+    is_rest,
+    is_same_number,
+)
 from truetune.checks.source.evidence.training_protocol.find_acted_objects import (
     TOKENIZERS,
     is_made_by,
@@ -81,6 +89,7 @@ from truetune.source.symbolic_execution.values_of_run import (
 )
 
 VIEWS = ("view", "reshape")
+REORDERINGS = ("sort", "argsort", "transpose", "permute", "t", "sorted", "rearrange")
 MAX_VALUES = 400
 """Values behind rewards; some fifty"""
 
@@ -93,10 +102,9 @@ class MixedGroups(NamedTuple):
 
 
 def _views_of_groups(module: Module) -> Iterator[ast.AST]:
-    """Views with two sizes, the first of which is -1."""
-    for call in module.methods(*VIEWS):
-        if len(call.args) == 2 and ast.unparse(call.args[0]) == "-1":
-            yield call.node
+    """Views with two sizes."""
+    for view in group_views(module):
+        yield view.node
 
 
 class GroupsMixPrompts(SourceRule):
@@ -142,26 +150,56 @@ def _mixed_groups(module: Module, trace: Trace) -> Iterator[MixedGroups]:
 
 
 def _mixed_groups_by_loops(module: Module) -> Iterator[MixedGroups]:
-    """The views of a file that take blocks for runs, where a loop over a number lays out the blocks."""
-    for call in module.methods(*VIEWS):
-        if len(call.args) != 2 or ast.unparse(call.args[0]) != "-1" or call.receiver is None:
-            continue
-        count = ast.unparse(call.args[1])
-        for part in backward_slice(module, call.receiver):
-            repetition = _code_repeating_all_rows_as_blocks(module, part, count)
-            if repetition is not None:
-                yield MixedGroups(call.node, repetition)
-                break
+    """The views of a file that take blocks for runs, by the code that lays out the blocks."""
+    for view in group_views(module):
+        repetition = _only_repetition_as_blocks(module, view)
+        if repetition is not None:
+            yield MixedGroups(view.node, repetition)
 
 
-def _code_repeating_all_rows_as_blocks(module: Module, part: ast.AST, count: str) -> ast.AST | None:
-    """What lays all rows out once for each number: `[p for _ in range(k) for p in prompts]`, `extend` in a loop."""
-    if isinstance(part, ast.ListComp) and len(part.generators) == 2:
-        return part if ast.unparse(part.generators[0].iter) == f"range({count})" else None
-    if not isinstance(part, ast.Name):
+def _only_repetition_as_blocks(module: Module, view: GroupView) -> ast.AST | None:
+    """The code that repeats all rows as blocks before a view takes runs; None where runs are made, too."""
+    found: ast.AST | None = None
+    for part in backward_slice(module, view.viewed):
+        if factor_of_copies_in_runs(part) is not None or _is_reordering(part):
+            return None
+        if found is None:
+            found = _code_repeating_all_rows_as_blocks(module, part, view)
+    return found
+
+
+def _is_reordering(part: ast.AST) -> bool:
+    """Does a part put rows into another order?"""
+    if isinstance(part, ast.Slice):
+        return part.step is not None
+    if isinstance(part, ast.Subscript):
+        steps = (ast.Mult, ast.FloorDiv, ast.Mod)
+        index = ast.walk(part.slice)
+        return any(isinstance(one, ast.BinOp) and isinstance(one.op, steps) for one in index)
+    return isinstance(part, ast.Call) and ast.unparse(part.func).rpartition(".")[2] in REORDERINGS
+
+
+def _takes_runs_of(module: Module, view: GroupView, factor: ast.expr) -> bool:
+    """Does a view take as many neighbours as there are copies, rather than as many rows as there are copies?"""
+    first, second = view.sizes
+    if ast.unparse(first) == ast.unparse(factor):
+        return False
+    return is_same_number(module, second, factor)
+
+
+def _code_repeating_all_rows_as_blocks(
+    module: Module, part: ast.AST, view: GroupView
+) -> ast.AST | None:
+    """What lays all rows out once for each number: `prompts * k`, `[p for _ in range(k) for p in prompts]`, `extend`
+    in a loop.
+    """
+    factor = factor_of_copies_as_blocks(module, part)
+    if factor is not None:
+        return part if _takes_runs_of(module, view, factor) else None
+    if not isinstance(part, ast.Name) or not is_rest(view.sizes[0]):
         return None
     for loop in module.nodes(ast.For):
-        if ast.unparse(loop.iter) != f"range({count})":
+        if ast.unparse(loop.iter) != f"range({ast.unparse(view.sizes[1])})":
             continue
         for statement in loop.body:
             shown = ast.unparse(statement)

@@ -3,13 +3,14 @@
 ## What it does
 Looks at loops with a hand-written preference loss (`logsigmoid`) that load an adapter to train it further
 (`PeftModel.from_pretrained(..., is_trainable=True)`) and compute the reference under `disable_adapter()`. It also looks
-at TRL's trainers of releases that do the same themselves, if a file pins one. It does not fire if the adapter is merged
-first, if a second copy or adapter is the reference, if the script makes a new adapter too, or if the adapter's path
-says that it comes from a preference run.
+at TRL's trainers of releases that do the same themselves, if a file pins one: DPO, KTO and BCO, and, with a KL term
+(`beta` above 0), GRPO and RLOO before 0.27. It does not fire if the adapter is merged first, if a second copy or
+adapter is the reference, if the script makes a new adapter too, or if the adapter's path says that it comes from a
+preference or reward run.
 
 ## Why it is bad
 With the adapter off, the model is the base before SFT. The rewards at the first step are not 0 but contain all that SFT
-taught, and the loss pulls the policy back to the base.
+taught, and the loss pulls the policy back to the base. In GRPO and RLOO the KL is far from 0 at the first step.
 
 ## Example
 ```python
@@ -58,7 +59,8 @@ There is no automatic fix: merging makes new weights, and the new adapter then b
 comes from the same preference run, which is continued.
 
 ## References
-- huggingface/trl#1193, huggingface/trl documentation, "DPO Trainer" (reference model considerations with PEFT)
+- huggingface/trl#1193, huggingface/trl#3194 (GRPO; huggingface/trl#4723 copies the adapter)
+- huggingface/trl documentation, "DPO Trainer" (reference model considerations with PEFT)
 """
 
 from __future__ import annotations
@@ -84,10 +86,15 @@ LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained
 OFF = ("disable_adapter", "disable_adapters", "disable_adapter_layers")
 OTHER_WAYS = ("merge_and_unload", "set_adapter", "add_adapter", "unload", "load_adapter")
 """Methods that give the reference other weights: a merged base, or an adapter of its own"""
-PREFERENCE_RUN = re.compile(r"dpo|kto|orpo|ipo|simpo|pref|rlhf|checkpoint-\d|resume|last", re.I)
-"""Paths of adapters that a preference run has saved, and that are continued"""
+PREFERENCE_RUN = re.compile(
+    r"dpo|kto|orpo|ipo|simpo|pref|rlhf|grpo|rloo|ppo|checkpoint-\d|resume|last", re.I
+)
+"""Paths of adapters that such a run has saved, and that are continued"""
 TRL_COPIES_SINCE = "0.24.0"
 """Releases before it switch the adapter off for the reference; later ones may copy it"""
+POLICY_TRAINERS = ("trl.*GRPOTrainer", "trl.*RLOOTrainer")
+POLICY_TRAINERS_COPY_SINCE = "0.27.0"
+"""The first release with huggingface/trl#4723"""
 
 
 def _loads_of_trained_adapters(module: Module) -> Iterator[Call]:
@@ -122,6 +129,10 @@ class ReferenceLacksTheSftAdapter(SourceRule):
         )
         if trainer is not None and module.pins.is_release_surely_before("trl", TRL_COPIES_SINCE):
             yield self._finding_on_adapter(loads[0], trainer, "without ref_model the trainer takes")
+        elif module.pins.is_release_surely_before("trl", POLICY_TRAINERS_COPY_SINCE):
+            for trainer in module.calls(*POLICY_TRAINERS):
+                if _penalises_kl_to_disabled_adapter(module, trainer):
+                    yield self._finding_on_adapter(loads[0], trainer, "for its KL term TRL takes")
 
     def _finding_on_adapter(self, load: Call, place: Call, what: str) -> Finding:
         """The finding on an adapter, and the place that gives the reference."""
@@ -133,7 +144,8 @@ class ReferenceLacksTheSftAdapter(SourceRule):
             " second time as a frozen reference: model.load_adapter(PATH, 'reference'), and"
             " model.set_adapter('reference') for its pass",
             evidence=[
-                "the rewards of the first step are then not 0, and the loss is not ln 2 = 0.693"
+                "the rewards of a preference loss are then not 0 at the first step, nor is its loss ln 2 = 0.693; the"
+                " KL of GRPO is far from 0"
             ],
             cases=[case_of_node(module, load.node), case_of_node(module, place.node)],
         )
@@ -197,3 +209,12 @@ def _trainer_has_no_reference(trainer: Call) -> bool:
     reference = trainer.argument(1, "ref_model")
     is_none = reference is None or (isinstance(reference, ast.Constant) and reference.value is None)
     return is_none and not trainer.open
+
+
+def _penalises_kl_to_disabled_adapter(module: Module, trainer: Call) -> bool:
+    """Does a trainer of policies get a KL term by its settings, and no new adapter?"""
+    if trainer.open or trainer.keywords.get("peft_config") is not None:
+        return False
+    settings = module.flow.producing_call(trainer.keywords.get("args"))
+    beta = module.flow.value(settings.keywords.get("beta")) if settings is not None else None
+    return isinstance(beta, int | float) and beta > 0

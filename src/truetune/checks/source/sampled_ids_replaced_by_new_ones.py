@@ -3,7 +3,8 @@
 ## What it does
 Looks at files with a policy loss of their own (a backward pass, log-probabilities, rewards or advantages). It fires if
 the text of a tokenizer's `decode` or `batch_decode` is given to the same tokenizer again, in one function. Functions
-that score, and those whose names speak of a judge or a reward model, are left out: those read texts.
+that score, and those whose names speak of a judge or a reward model, are left out: those read texts. A text that a
+function computes from the answer, such as a tool's result, is another text, and is not reported.
 
 ## Why it is bad
 Decoding and tokenizing is no way back: "un" + "load" may come back as "unload", and special tokens are lost. The
@@ -60,6 +61,7 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.texts_held_by_a_text import texts_held_by
 from truetune.checks.source.evidence.wrong_signs_of_policy_losses import ADVANTAGE, backward_losses
 from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
@@ -98,7 +100,8 @@ class SampledIdsReplacedByNewOnes(SourceRule):
             yield self.finding(
                 "the answers are decoded, and the same tokenizer makes ids of the text again: these may be others than"
                 " those sampled, and their log-probabilities are trained",
-                "keep the ids that generate() returned, and compute log-probabilities on them",
+                "keep the ids that generate() returned, compute log-probabilities on them, and remove the second call"
+                " of the tokenizer",
                 cases=[
                     case_of_node(self.subject, found.encoding),
                     case_of_node(self.subject, found.decoding),
@@ -121,12 +124,11 @@ def _texts_tokenized_again(module: Module) -> Iterator[NewIds]:
         if tokenizer not in tokenizers or text is None or _is_in_scoring_function(module, call):
             continue
         scope = _function_around(module, call)
-        sources = [one for one, name in decodings.items() if name == tokenizer]
-        for decoding in sources:
-            if _function_around(module, decoding) is scope and _is_computed_from(
-                text, decoding, scope
-            ):
-                yield NewIds(call, decoding)
+        for part in texts_held_by(module, text):
+            if not isinstance(part, ast.Call) or decodings.get(part) != tokenizer:
+                continue
+            if _function_around(module, part) is scope:
+                yield NewIds(call, part)
                 break
 
 
@@ -135,38 +137,6 @@ def _function_around(module: Module, node: ast.AST) -> ast.AST:
     around = list(module.parents(node))
     functions = (one for one in around if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
     return next(functions, around[-1] if around else node)
-
-
-def _is_computed_from(text: ast.expr, decoding: ast.Call, scope: ast.AST) -> bool:
-    """Is a text made of what a call decodes, through names of one function?"""
-    names: set[str] = set()
-    before = -1
-    while len(names) != before:
-        before = len(names)
-        for node in ast.walk(scope):
-            names |= _names_bound_to(node, decoding, names)
-    return _reads(text, decoding, names)
-
-
-def _names_bound_to(node: ast.AST, decoding: ast.Call, names: set[str]) -> set[str]:
-    """The names that an assignment or a loop binds to what is decoded, or to what these names hold."""
-    if isinstance(node, ast.For | ast.comprehension) and _reads(node.iter, decoding, names):
-        return {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
-    if isinstance(node, ast.Assign) and _reads(node.value, decoding, names):
-        # A call takes the text to something else (a reward, a list of tools), which is no text of the answer.
-        if isinstance(node.value, ast.Call) and node.value is not decoding:
-            return set()
-        parts = [part for target in node.targets for part in ast.walk(target)]
-        return {part.id for part in parts if isinstance(part, ast.Name)}
-    return set()
-
-
-def _reads(node: ast.AST, decoding: ast.Call, names: set[str]) -> bool:
-    """Does an expression hold the call that decodes, or read one of these names?"""
-    return any(
-        part is decoding or (isinstance(part, ast.Name) and part.id in names)
-        for part in ast.walk(node)
-    )
 
 
 def _tokenizer_and_text(call: ast.Call) -> tuple[str, ast.expr | None]:

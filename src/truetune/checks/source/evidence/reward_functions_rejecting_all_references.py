@@ -41,6 +41,11 @@ from truetune.source.symbolic_execution.values_of_run import (
 TRAINERS = ("trl.GRPOTrainer", "trl.RLOOTrainer", "*.GRPOTrainer", "*.RLOOTrainer")
 MAX_ROWS, MIN_ROWS = 6, 3
 """Rows whose references are tried"""
+MAX_ROWS_OF_ANY_ANSWER = 32
+"""Rows that are tried with worthless answers: references that can't be read may be one in ten"""
+WORTHLESS_ANSWERS = ("", "I do not know.", "\\boxed{-98765.4}", "<answer>-98765.4</answer>")
+FULL_REWARD = 1
+"""Less may be meant as the middle between right and wrong"""
 GIVEN_BY_TRAINER = frozenset(("prompts", "completions", "completion_ids", "trainer_state"))
 FINAL = re.compile(r"####\s*([^\n]+?)\s*$|\\boxed\{([^{}]+)\}|<answer>\s*(.*?)\s*</answer>", re.S)
 NUMBERS: dict[str, type[int] | type[float]] = {"int": int, "float": float}
@@ -89,6 +94,16 @@ class PaidForm:
     """The form that gets a reward"""
     prompt: str
     """The first prompt, as text"""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardForAnything:
+    """A reward function that pays every answer in some rows, and not in others."""
+
+    function: Function
+    paid_rows: int
+    rows: int
+    reward: float
 
 
 class _ConversionError(Exception):
@@ -171,6 +186,27 @@ def rewards_only_for_unasked_answer_formats(module: Module) -> Iterator[PaidForm
             yield found
 
 
+def reward_functions_paying_anything_in_some_rows(module: Module) -> Iterator[RewardForAnything]:
+    """The reward functions of a script that give a full reward to answers of no worth in some rows, and none in others.
+
+    In the others they tell such answers from right ones, so the row makes the difference: its reference can't be
+    read, or is missing.
+    """
+    for run, function, rows in _reward_functions_with_rows(module, MAX_ROWS_OF_ANY_ANSWER):
+        paid: list[float] = []
+        refused = 0
+        for row in rows:
+            rewards = _rewards_for_answers(
+                run, function, _named_columns_of_row(row), list(WORTHLESS_ANSWERS)
+            )
+            if rewards and min(rewards) >= FULL_REWARD:
+                paid.append(min(rewards))
+            elif rewards and max(rewards) < FULL_REWARD:
+                refused += 1
+        if paid and refused:
+            yield RewardForAnything(function, len(paid), len(rows), min(paid))
+
+
 def reward_functions_with_columns(
     module: Module,
 ) -> Iterator[tuple[Function, frozenset[str]]]:
@@ -181,7 +217,7 @@ def reward_functions_with_columns(
 
 
 def _reward_functions_with_rows(
-    module: Module,
+    module: Module, max_rows: int = MAX_ROWS
 ) -> Iterator[tuple[ComparingRewardRun, Function, list[Row]]]:
     """The reward functions of a script, each with some rows of its trainer."""
     folder = Path(module.path).resolve().parent
@@ -192,7 +228,7 @@ def _reward_functions_with_rows(
             table = trainer.keywords.get("train_dataset")
             if isinstance(table, Table) and len(table.rows) >= MIN_ROWS:
                 for function in _reward_functions(trainer):
-                    yield run, function, table.rows[:MAX_ROWS]
+                    yield run, function, table.rows[:max_rows]
     except (LimitReached, RecursionError):
         return
 
