@@ -2,7 +2,10 @@
 
 ## What it does
 Looks at reward functions of TRL and at verl's `compute_score` for an `except` whose body gives a reward of 1 or more:
-it returns it, assigns it to the reward, or appends it to the rewards.
+it returns it, assigns it to the reward, or appends it to the rewards. Where the rows of a GRPO or RLOO trainer stand
+next to the script, it also calls its reward functions with right, wrong and empty answers of rows whose references look
+different. It is an error where some rows pay the wrong or the empty ones in full, and others the right ones alone: there
+the reference was not read.
 
 ## Why it is bad
 Graders fail on answers that are broken in an unusual way: unbalanced brackets, huge numbers, a text that does not
@@ -64,9 +67,13 @@ from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.faults import Fault
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.reward_functions_rejecting_all_references import TRAINERS
+from truetune.checks.source.evidence.rewards_for_unreadable_references import (
+    rewards_for_unreadable_references,
+)
 from truetune.checks.source.evidence.rewards_that_grow_with_a_distance import scoring_functions
 from truetune.source.parsed_source_file import Module
 
@@ -88,19 +95,51 @@ class FailedGradingIsRewarded(SourceRule):
     looks_at = CodePlaces("functions that give rewards", _reward_functions)
 
     def findings(self) -> Iterator[Finding]:
-        """Findings on handlers of exceptions that give a reward."""
+        """Findings on handlers of exceptions that give a reward, and on rows that pay every answer."""
+        told = set[ast.AST]()
         for function in scoring_functions(self.subject):
             for handler in ast.walk(function):
                 if not isinstance(handler, ast.ExceptHandler):
                     continue
                 paid = next(_full_rewards(handler), None)
                 if paid is not None:
+                    told.add(function)
                     yield self.finding(
                         f"{function.name} gives a reward of {ast.unparse(paid)} to an answer on which grading fails:"
                         " the policy is paid for breaking the grader",
                         "give None (TRL leaves the answer out), or 0 if only the answer can make the grader fail",
                         cases=[case_of_node(self.subject, paid)],
                     )
+        yield from self._findings_on_rows_paying_every_answer(told)
+
+    def _findings_on_rows_paying_every_answer(self, told: set[ast.AST]) -> Iterator[Finding]:
+        """Findings on functions, of which nothing is told yet, that pay every answer of some rows."""
+        if not any(self.subject.calls(*TRAINERS)):
+            return
+        for found in rewards_for_unreadable_references(self.subject):
+            function = found.function
+            if function.definition in told:
+                continue
+            cases = [case_of_node(function.home, function.definition)]
+            if found.reference:
+                place = found.place
+                cases.append(
+                    Case(
+                        f"wrong or empty answers are paid: the reference is {found.reference!r}",
+                        file=str(place.file) if place else None,
+                        line=place.line if place else None,
+                    )
+                )
+            yield self.finding(
+                f"{function.name} gives wrong or empty answers the full reward of {found.pay:g} in {found.paid:,} of"
+                f" {found.rows:,} tried rows: it can't read their references",
+                "give None for a row whose reference can't be read (TRL leaves it out), or drop such rows before the"
+                " training",
+                severity="error",
+                cases=cases,
+                count=found.paid,
+                total=found.rows,
+            )
 
 
 def _full_rewards(handler: ast.ExceptHandler) -> Iterator[ast.expr]:
