@@ -112,5 +112,5 @@ def _filled(part: str, place: re.Pattern[str]) -> Iterator[str]:
     if not places or len(part) > MAX_FORM_CHARACTERS:
         return
     before, after = part[: places[-1].start()], part[places[-1].end() :]
-    if (before + after).strip(" .,:\"'`") and "{}" not in before + after:
+    if (before + after).strip(" .,:\"'`") and "{}" not in before and "{}" not in after:
         yield f"{before}{{}}{after}"

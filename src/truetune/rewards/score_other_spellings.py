@@ -63,7 +63,9 @@ def try_answers_after_others(trial: TrialInProgress) -> None:
 
 
 def try_answers_after_wrong_ones(trial: TrialInProgress) -> None:
-    """Score right answers in the best form behind a wrong one in it, as where a model corrects itself."""
+    """Score right answers in the best form behind a wrong one in it, where right ones before wrong ones are paid."""
+    if not any(one.is_paid and one.kind == "thoughts" for one in trial.tried):
+        return
     form = trial.paid_forms[0]
     unpaid = {one.row for one in trial.unpaid}
     outcomes: list[tuple[RewardRow, str, bool]] = []

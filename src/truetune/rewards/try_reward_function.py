@@ -188,7 +188,9 @@ def _try_all(
             _attack_row(trial, row)
         try_spellings(trial)
         try_answers_after_others(trial)
-        try_answers_after_wrong_ones(trial)
+        if options.golden is None:
+            # Nobody writes a whole completion behind another one.
+            try_answers_after_wrong_ones(trial)
     compare_calls(trial, forms)
     _try_odd_and_long_texts(trial)
 
