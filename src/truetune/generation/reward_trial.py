@@ -291,7 +291,7 @@ class RewardTrial:
         return tuple(one for one in self.tried if one.kind in kinds)
 
     def paid_in_part(self, kind: AttackKind) -> tuple[tuple[TriedCompletion, float], ...]:
-        """Completions of a kind that get what each text that mentions the right answer gets, and their share of the pay.
+        """Completions of a kind that get what each mention of the right answer gets, and their share of the pay.
 
         Graded scores of likeness fall with what else is said, so a mention is paid only where all completions that name
         the right answer among others get one score, above that of each wrong answer and below that of the right one.

@@ -1,9 +1,9 @@
 """Forms in which models give an answer, and other spellings of one answer: what a reward function is tried on.
 
 The forms are those of public sets, prompts and papers, and those whose tags the function itself names: a function that
-searches `<SOLUTION>(.+?)</SOLUTION>` is tried on an answer in these tags. Forms that the prompts show with a placeholder
-are tried as well. The trade-off: a form that is only described in the prompt, in words, is not found; the user can give
-it (`--answer-form`).
+searches `<SOLUTION>(.+?)</SOLUTION>` is tried on an answer in these tags. Forms that the prompts show with a
+placeholder are tried as well. The trade-off: a form that is only described in the prompt, in words, is not found; the
+user can give it (`--answer-form`).
 """
 
 from __future__ import annotations

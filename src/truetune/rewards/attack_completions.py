@@ -188,9 +188,7 @@ def _words_in_other_orders(form: AnswerForm, words: list[str]) -> Iterator[Attac
     key_words = [word for word in words if len(word.strip(".,;:!?")) >= MIN_KEY_WORD_LETTERS]
     for what, kept in (("its words", words), ("its long words", key_words)):
         mixed = " ".join(sorted([*dict.fromkeys(kept), *OTHER_WORDS.split()], key=str.casefold))
-        yield Attack(
-            "bag of words", f"{what} among 20 others, by the alphabet", form.fill(mixed)
-        )
+        yield Attack("bag of words", f"{what} among 20 others, by the alphabet", form.fill(mixed))
 
 
 def _empty_completions(form: AnswerForm, answer: RightAnswer) -> Iterator[Attack]:

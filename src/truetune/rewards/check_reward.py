@@ -107,5 +107,5 @@ def _why_unpaid(trial: RewardTrial) -> str:
     if trial.other_columns:
         return f"{reason}, and the function reads {', '.join(trial.other_columns)} as well"
     if trial.parses_completions:
-        return f"{reason}, and the function parses completions as JSON, XML or the like, of which it may read other keys"
+        return f"{reason}, and the function parses completions as JSON, XML or the like, and may read other keys"
     return f"{reason}, and the function may pay for something else: code, prose, a formula"

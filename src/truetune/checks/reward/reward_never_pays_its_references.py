@@ -2,8 +2,8 @@ r"""A reward function pays for no form of the right answers.
 
 ## What it does
 Fills some 30 forms (`\boxed{X}`, `<answer>X</answer>`, `#### X`, `The answer is X.`, tags that the function names)
-with the right answers of a few rows and with wrong ones, and forms that the prompts show. It fires where no right answer
-scores above a wrong one. Functions that take further columns, run code, or parse completions as JSON or XML, are not
+with the right answers of a few rows and with wrong ones, and forms that the prompts show. It fires where no right
+answer scores above a wrong one. Functions that take further columns, run code, or parse completions as JSON or XML, are not
 judged without `--golden`; with it, it fires where the golden completions get no more than wrong ones. `truetune lint`
 finds some of these in the source (`reward-is-never-given`).
 
@@ -107,8 +107,8 @@ class RewardNeverPaysItsReferences(RewardRule):
             evidence.append("it gives None for each: TRL leaves them out of its rewards")
         in_forms = f"in each of {len(trial.forms)} forms that were tried"
         remedy = (
-            "take the result out of the reference as out of the completion, and compare both as one type; a form of your"
-            " own is tried with --answer-form '<a>{}</a>', a column of whole completions with --golden"
+            "take the result out of the reference as out of the completion, and compare both as one type; a form of"
+            " your own is tried with --answer-form '<a>{}</a>', a column of whole completions with --golden"
         )
         if trial.has_golden_completions:
             in_forms = "where they are the whole completions that are to be paid"

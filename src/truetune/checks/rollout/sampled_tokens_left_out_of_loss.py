@@ -3,14 +3,14 @@
 ## What it does
 
 Counts the sampled tokens of a completion that are not in its loss, and names the stop tokens among them. Where tools
-wrote a part of it (`from_tools`), the rest has to be what the sampler gave for all turns (`sampled_ids`); else it is not
-judged. Completions that are left out as a whole are another rule's (`cut-completions-against-setting`).
+wrote a part of it (`from_tools`), the rest has to be what the sampler gave for all turns (`sampled_ids`); else it is
+not judged. Completions that are left out as a whole are another rule's (`cut-completions-against-setting`).
 
 ## Why it is bad
 
 Mostly it is the stop token, since a mask was made by the id of a pad token that is the EOS token as well. The policy
-then gets nothing for stopping at the right place, and completions grow until they are cut. Where the last of several turns
-is trained alone, the policy gets nothing for its calls of tools.
+then gets nothing for stopping at the right place, and completions grow until they are cut. Where the last of several
+turns is trained alone, the policy gets nothing for its calls of tools.
 
 ## Example
 

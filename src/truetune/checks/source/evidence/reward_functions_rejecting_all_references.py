@@ -309,9 +309,7 @@ def _reward_never_given_by(
         if final is None:
             return None
         run.compared.clear()
-        rewards = rewards_for_answers(
-            run, function, columns, answers_ending_in(module.text, final)
-        )
+        rewards = rewards_for_answers(run, function, columns, answers_ending_in(module.text, final))
         if not rewards or any(reward > 0 for reward in rewards):
             return None
         mismatch = _comparison_never_equal(run.compared, final)

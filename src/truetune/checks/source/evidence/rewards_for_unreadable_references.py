@@ -1,8 +1,8 @@
 """Finds rows for which a reward function pays all wrong answers, or empty ones, as the right answers of other rows.
 
 How it works: the function is called with right answers, with wrong ones and with empty ones, of rows whose references
-look different. It tells right from wrong in some rows. Where it pays what is wrong or empty in others, it could not read
-their references: each answer gets a reward, or each answer that can't be read either.
+look different. It tells right from wrong in some rows. Where it pays what is wrong or empty in others, it could not
+read their references: each answer gets a reward, or each answer that can't be read either.
 
 The trade-off: rows whose references look as others do are not called; nothing is said where a score is not known.
 """
@@ -51,7 +51,7 @@ class EveryAnswerPaid:
 
 
 def rewards_for_unreadable_references(module: Module) -> Iterator[EveryAnswerPaid]:
-    """The reward functions of a script that pay what is wrong or empty in some rows, and tell it from right in others."""
+    """The reward functions of a script that pay what is wrong or empty in some rows, and not in others."""
     for run, function, rows in reward_functions_with_rows(module, _rows_that_look_different):
         found = _every_answer_paid(run, module, function, rows)
         if found is not None:
