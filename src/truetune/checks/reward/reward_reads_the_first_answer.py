@@ -4,7 +4,7 @@ r"""A reward function reads the first answer of a completion, whatever its last 
 Scores completions that give the right answer first and a wrong one last: in `<think>` and after it, and with `No, that
 is wrong.` between them. It fires where they score as high as the right answer. It is an error where right answers in
 prose with other numbers before them (`There are 3 of 17 left. The answer is 12.`) get nothing. It is a warning where
-the answer in thoughts counts, and a right last answer behind a wrong one in the same form gets nothing. Else it is a
+the answer in thoughts counts, and a right last answer after a wrong one in the same form gets nothing. Else it is a
 note, as for blocks of code.
 
 ## Why it is bad

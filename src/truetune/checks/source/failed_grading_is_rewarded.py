@@ -2,7 +2,7 @@
 
 ## What it does
 Looks at reward functions of TRL and at verl's `compute_score` for an `except` whose body gives a reward of 1 or more:
-it returns it, assigns it to the reward, or appends it to the rewards. Where the rows of a GRPO or RLOO trainer stand
+it returns it, assigns it to the reward, or appends it to the rewards. Where the rows of a GRPO or RLOO trainer are
 next to the script, it also calls its reward functions with right, wrong and empty answers of rows whose references
 look different. It is an error where some rows pay the wrong or the empty ones in full, and others the right ones alone:
 there the reference was not read.

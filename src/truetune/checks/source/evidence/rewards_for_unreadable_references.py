@@ -30,8 +30,8 @@ from truetune.source.symbolic_execution.values_of_run import Function
 WRONG_RESULT = "-70913"
 """Of no row, as far as can be: five digits with a sign"""
 EMPTY_ANSWERS = ("", "I don't know.")
-LOOKED_AT, PER_LOOK, MAX_CALLED = 1_000, 2, 12
-"""Rows whose references are looked at, rows that are called of those that look alike, and rows that are called. Chosen,
+MAX_READ, PER_KIND, MAX_CALLED = 1_000, 2, 12
+"""Rows whose references are read, rows that are called of those that look alike, and rows that are called. Chosen,
 not measured: a set has few kinds of references, and each call takes some milliseconds"""
 
 
@@ -59,18 +59,18 @@ def rewards_for_unreadable_references(module: Module) -> Iterator[EveryAnswerPai
 
 
 def _rows_that_look_different(rows: list[Row]) -> list[Row]:
-    """Two rows of each look that references have, the looks in their order, and the first rows where there are few."""
-    by_look: dict[str, list[Row]] = {}
-    for row in rows[:LOOKED_AT]:
-        alike = by_look.setdefault(_look(row), [])
-        if len(alike) < PER_LOOK:
+    """Two rows of each kind of reference, the kinds in their order, and the first rows where there are few."""
+    by_marks: dict[str, list[Row]] = {}
+    for row in rows[:MAX_READ]:
+        alike = by_marks.setdefault(_marks_of_reference(row), [])
+        if len(alike) < PER_KIND:
             alike.append(row)
-    chosen = [row for alike in by_look.values() for row in alike]
+    chosen = [row for alike in by_marks.values() for row in alike]
     chosen += [row for row in rows[:MAX_CALLED] if row not in chosen]
     return chosen[:MAX_CALLED]
 
 
-def _look(row: Row) -> str:
+def _marks_of_reference(row: Row) -> str:
     """The marks and signs of a row's columns, prompts left out: digits, letters and repetitions as one of them."""
     texts = []
     for name, value in named_columns_of_row(row).items():
