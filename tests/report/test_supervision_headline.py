@@ -13,7 +13,8 @@ from truetune.report.supervision_headline import supervision_verdict
 
 
 @pytest.mark.parametrize(
-    ("method", "begins"), [("grpo", "grpo trains on answers that it samples"), ("sft", "with an ideal mask")]
+    ("method", "begins"),
+    [("grpo", "grpo trains on answers that it samples"), ("sft", "with an ideal mask")],
 )
 def test_answers_of_the_rows_are_not_said_to_be_learned_where_answers_are_sampled(
     method: str, begins: str, tmp_path: Path

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from truetune.checks.findings import Finding
+from truetune.rewards.answer_forms import answer_forms
 from truetune.rewards.check_reward import check_reward
+from truetune.rewards.forms_shown_in_prompts import forms_shown_in_prompts
 from truetune.rewards.reward_report import RewardReport
 from truetune.rewards.trial_in_progress import TrialOptions
 
@@ -104,6 +106,12 @@ SOUND: dict[str, list[dict[str, Any]]] = {
     "only_some": rows_of(SUMS),
     "from_kwargs": rows_of(SUMS),
     "right_and_formatted": rows_of(QUIZ),
+    "json_result": [
+        {**row, "prompt": f'{row["prompt"]} Reply as JSON: {{"result": NUMBER}}'}
+        for row in rows_of(SUMS)
+    ],
+    "near_number_gets_half": rows_of(SUMS),
+    "tag_behind_thoughts": rows_of(SUMS),
 }
 """Function of sound.py -> the rows that it is for"""
 BROKEN: dict[str, tuple[list[dict[str, Any]], set[str]]] = {
@@ -149,6 +157,10 @@ BROKEN: dict[str, tuple[list[dict[str, Any]], set[str]]] = {
     "ignores_its_reference": (rows_of(SUMS), {"RWD002"}),
     "takes_no_more": (rows_of(SUMS), {"RWD024"}),
     "in_the_prompt": (rows_of(LETTERS), {"RWD004"}),
+    "first_tag": (rows_of(SUMS), {"RWD006"}),
+    "mention_gets_half": (rows_of(SUMS), {"RWD003"}),
+    "listed_number_gets_some": (rows_of(SUMS), {"RWD004"}),
+    "key_words": (rows_of(PROSE), {"RWD009"}),
 }
 """Function of broken.py -> (the rows that it is for, codes that it must get among others)"""
 MEANT = {"RWD023"}
@@ -240,6 +252,89 @@ def test_a_golden_column_of_whole_completions(tmp_path: Path) -> None:
     assert report.exit_code() == 0
     assert report.trial.depends_on == "answer"
     assert grave(report) == []
+
+
+def test_golden_completions_that_get_nothing_are_an_error(tmp_path: Path) -> None:
+    """The function stops at the line end, and takes a further column: without golden completions nothing is known."""
+    (tmp_path / "own.py").write_text(
+        "import re\n"
+        "def own(completions, answer, level, **kwargs):\n"
+        "    found = [re.fullmatch(r'<think>.*</think>\\s*<answer>(.*)</answer>', text) for text in completions]\n"
+        "    return [float(bool(one) and one[1] == gold) for one, gold in zip(found, answer)]\n"
+    )
+    rows = [
+        {**row, "level": 1, "full": f"<think>\nI add.\n</think>\n<answer>\n{row['answer']}\n</answer>"}
+        for row in rows_of(SUMS)
+    ]  # fmt: skip
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = check_reward(
+        f"{tmp_path / 'own.py'}:own", [str(data)], options=TrialOptions(golden="full")
+    )
+    assert [finding.code for finding in grave(report)] == ["RWD011"]
+    # A function that punishes alone gives golden completions as much as any: that is no fault.
+    short = [{**row, "full": row["answer"]} for row in rows_of(SUMS)]
+    report = report_on("sound.py", "short", short, tmp_path, golden="full")
+    assert (grave(report), report.exit_code()) == ([], 3)
+    # One that takes no column can't know whose golden completion it is.
+    fenced = [{**row, "full": f"```python\n{row['answer']}\n```"} for row in rows_of(SUMS)]
+    assert grave(report_on("sound.py", "code_fence", fenced, tmp_path, golden="full")) == []
+
+
+def test_a_function_that_parses_completions_is_not_judged_without_its_form(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "import json\n"
+        "def own(completions, answer, **kwargs):\n"
+        "    out = []\n"
+        "    for text, gold in zip(completions, answer):\n"
+        "        try:\n"
+        "            out.append(float(json.loads(text)['output']['final'] == gold))\n"
+        "        except Exception:\n"
+        "            out.append(0.0)\n"
+        "    return out\n"
+    )
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows_of(SUMS)))
+    name = f"{tmp_path / 'own.py'}:own"
+    report = check_reward(name, [str(data)])
+    assert (report.findings, report.exit_code()) == ((), 3)
+    own = ('{"output": {"final": "{}"}}',)
+    report = check_reward(name, [str(data)], options=TrialOptions(own_forms=own))
+    assert (grave(report), report.exit_code()) == ([], 0)
+
+
+def test_no_two_forms_have_one_name() -> None:
+    """The results are by name: a form of the user's that differs from a built-in one in white space is its own."""
+    own = ["<answer> {} </answer>", "<think>\\n...\\n</think>\\n<answer>\\n{}\\n</answer>"]
+    forms = answer_forms([], own)
+    assert len({form.name for form in forms}) == len(forms)
+    assert len(forms) == len(answer_forms([])) + 2
+
+
+@pytest.mark.parametrize(
+    ("prompt", "form"),
+    [
+        ('Reply as JSON: {"result": NUMBER}', '{"result": 7}'),
+        (
+            'Give {"why": "...", "label": "<label>", "sure": 0.9}.',
+            '{"why": "T", "label": "7", "sure": 0.9}',
+        ),
+        ('End with a line "RESULT => N <=".', "RESULT => 7 <="),
+        ("Put it as [[LETTER]].", "[[7]]"),
+        ("Finish with: Final = <your answer>", "Final = 7"),
+        ("Write your result in \\boxed{...}", "\\boxed{7}"),
+    ],
+)
+def test_forms_that_prompts_show(prompt: str, form: str) -> None:
+    shown = [text.replace("{}", "7") for text in forms_shown_in_prompts([prompt], "T")]
+    assert form in shown
+
+
+def test_prompts_that_show_no_form() -> None:
+    prompts = ["What is X if f(X) = 3?", 'The set {"a": 1} has how many keys?', "Add 3 + 4."]
+    shown = forms_shown_in_prompts(prompts, "T")
+    # An object may be an example of the question: that it is tried costs two completions.
+    assert shown == ['{"a": {}}', '{"a": "{}"}']
 
 
 def test_a_form_of_the_users_own(tmp_path: Path) -> None:

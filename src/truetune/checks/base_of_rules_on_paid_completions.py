@@ -16,6 +16,10 @@ from truetune.settings.run_spec import Severity
 MIN_ERROR_SHARE = 0.1
 """Share of the rows from which on a finding is as grave as the rule"""
 
+# Chosen, not measured: a small bonus for a mention helps a policy to begin, and a quarter is worth to be had alone.
+MIN_WARNING_PART = 0.25
+"""Of the reward: from which on a part of it for a mention of the answer is a warning"""
+
 
 class PaidCompletionRule(RewardRule):
     """Fires where completions of some kinds are paid as the right answer of their row is."""
@@ -29,6 +33,8 @@ class PaidCompletionRule(RewardRule):
     remedy: ClassVar[str]
     counted: ClassVar[str]
     """What the figure counts: `empty completions that are paid`"""
+    part_kind: ClassVar[AttackKind | None] = None
+    """Completions that it fires on as well where they get a part of the reward, as each mention of the answer does"""
     min_share: ClassVar[float] = 0.0
     """Share of the rows that must be paid, for chance is no fault"""
 
@@ -42,6 +48,7 @@ class PaidCompletionRule(RewardRule):
         tried = self.subject.tried_of_kinds(*self.kinds)
         paid = paid_of(tried)
         if not paid or rows_of(paid) < self.min_share * rows_of(tried):
+            yield from self._finding_on_part_of_pay(tried)
             return
         yield self.finding(
             f"{self.subject.name} pays for {self.what_it_pays_for}, in {rows_of(paid):,} of {rows_of(tried):,} rows",
@@ -50,6 +57,28 @@ class PaidCompletionRule(RewardRule):
             evidence=self.evidence(),
             cases=cases_of_tried(paid),
             count=rows_of(paid),
+            total=rows_of(tried),
+        )
+
+    def _finding_on_part_of_pay(self, tried: Sequence[TriedCompletion]) -> Iterator[Finding]:
+        """The finding that such completions get a part of the reward, in a tenth of the rows and more."""
+        if self.part_kind is None:
+            return
+        parts = self.subject.paid_in_part(self.part_kind)
+        completions = [one for one, _ in parts]
+        if not parts or rows_of(completions) < MIN_ERROR_SHARE * rows_of(tried):
+            return
+        share = max(share for _, share in parts)
+        yield self.finding(
+            f"{self.subject.name} gives {share:.0%} of the reward for {self.what_it_pays_for}, in"
+            f" {rows_of(completions):,} of {rows_of(tried):,} rows",
+            self.remedy,
+            severity="warning" if share >= MIN_WARNING_PART else "info",
+            evidence=[
+                "each text gets it that mentions the right answer, whatever it gives as its own"
+            ],
+            cases=cases_of_tried(completions),
+            count=rows_of(completions),
             total=rows_of(tried),
         )
 

@@ -6,6 +6,7 @@ row's right answer, so that both scores can be compared whatever else the functi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,6 +22,7 @@ AttackKind = Literal[
     "taken back",
     "repeated",
     "reversed words",
+    "bag of words",
 ]
 """What is tried in place of a right answer"""
 Dependence = Literal["answer", "form", "nothing", "unknown"]
@@ -36,6 +38,13 @@ RELATIVE_TOLERANCE = 1e-6
 # graded scores of overlap would count as paid.
 LENGTH_BONUS_SHARE = 0.1
 """Of the difference between a right and a wrong answer: what a completion may lack and still count as paid"""
+
+
+# Chosen, not measured: below it is what functions give for an attempt, whatever its answer is.
+MIN_PART_SHARE = 0.1
+"""Of the difference between a right and a wrong answer: the smallest part that counts as pay"""
+MIN_WAYS = 3
+"""Ways to name the right answer among others: in one form, in a form each, and taken back"""
 
 
 def is_at_least(score: float | None, other: float | None) -> bool:
@@ -122,6 +131,10 @@ class TriedCompletion:
         """Does it score as high as the right answer, or nearly so?"""
         return is_paid_as_right(self.score, self.right, self.wrong)
 
+    def gets(self, score: float) -> bool:
+        """Does it get this score?"""
+        return is_at_least(self.score, score) and not is_above(self.score, score)
+
 
 @dataclass(frozen=True, slots=True)
 class UnpaidReference:
@@ -195,6 +208,10 @@ class RewardTrial:
     depends_on: Dependence = "unknown"
     reference_column: str = ""
     """The column with the right answers; empty where the function takes none"""
+    has_golden_completions: bool = False
+    """Does that column hold whole completions, named by the user?"""
+    parses_completions: bool = False
+    """Does it parse completions as JSON, XML or the like, where it paid none of the usual forms?"""
     reference_problem: str = ""
     """Why the column with the right answers is not known, where the function takes columns"""
     has_short_answers: bool = False
@@ -212,6 +229,8 @@ class RewardTrial:
     spellings: tuple[SpellingScores, ...] = ()
     after_others: SpellingScores | None = None
     """Right answers in prose with other numbers before them, where the function pays prose without such"""
+    after_wrong_ones: SpellingScores | None = None
+    """Right answers in the best form, behind a wrong one in the same form that is taken back"""
     mixed_spellings: tuple[str, ...] = ()
     """Names of spellings that some of the references have themselves"""
     right_rows: int = 0
@@ -236,6 +255,8 @@ class RewardTrial:
     """Was the trial ended by its own time limit, with completions left?"""
     different_scores: int = 0
     """How many scores differ, None as one of them"""
+    highest: float | None = None
+    """The highest score of all"""
     constant: float | None = None
     """The score of all completions, where it is one; None otherwise, and where that is None"""
     compared: int = 0
@@ -251,10 +272,51 @@ class RewardTrial:
 
     @property
     def may_pay_for_more(self) -> bool:
-        """May the function pay for something that is no form of the reference: code, an equation, prose?"""
+        """May the function pay for something that is no form of the reference: code, an equation, prose, a document?"""
+        if self.has_golden_completions:
+            return self._pays_golden_best
+        if self.parses_completions:
+            return True
         starts = any(access.kind == "starts a process" for access in self.accesses)
         return bool(self.other_columns) or starts or not self.has_short_answers
+
+    @property
+    def _pays_golden_best(self) -> bool:
+        """Does nothing get more than the golden completions, and something less, as where only excess is punished?"""
+        scores = [form.right for form in self.forms if form.right is not None]
+        return self.different_scores > 1 and all(is_at_least(one, self.highest) for one in scores)
 
     def tried_of_kinds(self, *kinds: AttackKind) -> tuple[TriedCompletion, ...]:
         """The completions of some kinds."""
         return tuple(one for one in self.tried if one.kind in kinds)
+
+    def paid_in_part(self, kind: AttackKind) -> tuple[tuple[TriedCompletion, float], ...]:
+        """Completions of a kind that get what each mention of the right answer gets, and their share of the pay.
+
+        Graded scores of likeness fall with what else is said, so a mention is paid only where all completions that name
+        the right answer among others get one score, above that of each wrong answer and below that of the right one.
+        """
+        parts = []
+        for row in dict.fromkeys(one.row for one in self.tried):
+            of_row = [one for one in self.tried if one.row == row]
+            score = _score_of_mentions(of_row)
+            wrongs = [one.score for one in of_row if one.kind == "wrong" and one.score is not None]
+            if score is None or not wrongs:
+                continue
+            wrong = max(wrongs)
+            for one in of_row:
+                if one.kind == kind and one.gets(score) and one.right is not None:
+                    share = (score - wrong) / (one.right - wrong) if one.right > wrong else 0.0
+                    if share >= MIN_PART_SHARE - RELATIVE_TOLERANCE and not one.is_paid:
+                        parts.append((one, share))
+        return tuple(parts)
+
+
+def _score_of_mentions(of_row: Iterable[TriedCompletion]) -> float | None:
+    """What all completions of a row get that name its right answer among others; None where they differ."""
+    naming = [one for one in of_row if one.kind in ("candidates", "taken back")]
+    # Of one way to name it nothing is known that likeness does not explain.
+    if len({one.what for one in naming}) < MIN_WAYS or naming[0].score is None:
+        return None
+    score = naming[0].score
+    return score if all(one.gets(score) for one in naming) else None

@@ -144,7 +144,7 @@ class RolloutStep:
     columns: Mapping[str, Sequence[Any]] | None = None
     """Other columns of the data, one value for each completion"""
     sampled_ids: tuple[tuple[int, ...], ...] | None = None
-    """What the sampler gave for each completion, without padding"""
+    """What the sampler gave for each completion, without padding; of several turns their tokens one after the other"""
     from_tools: NDArray[np.bool_] | None = None
     """(completions, tokens) tokens that tools or an environment wrote; None: there are none"""
     reward_calls: tuple[RewardCall, ...] = ()

@@ -35,6 +35,7 @@ KINDS: dict[AttackKind, str] = {
     "thoughts alone": "the right answer in thoughts alone",
     "repeated": "the right answer 20 times",
     "reversed words": "its words in reverse order",
+    "bag of words": "its words among 20 others, by the alphabet",
 }
 """What was tried, for a reader"""
 DEPENDENCE = {

@@ -1,18 +1,24 @@
 """Forms in which models give an answer, and other spellings of one answer: what a reward function is tried on.
 
 The forms are those of public sets, prompts and papers, and those whose tags the function itself names: a function that
-searches `<SOLUTION>(.+?)</SOLUTION>` is tried on an answer in these tags. The trade-off: a form that is only described
-in the prompt, in words, is not found; the user can give it (`--answer-form`).
+searches `<SOLUTION>(.+?)</SOLUTION>` is tried on an answer in these tags. Forms that the prompts show with a
+placeholder are tried as well. The trade-off: a form that is only described in the prompt, in words, is not found; the
+user can give it (`--answer-form`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from itertools import chain, count
 
 from truetune.generation.final_answers import ANSWER_FORMS, MAX_RESPELLED_DIGITS
+from truetune.rewards.forms_shown_in_prompts import (
+    forms_shown_in_prompts,
+    objects_with_named_keys,
+)
 from truetune.rewards.rows_for_rewards import RightAnswer
 
 THOUGHT = "Let me work it out step by step."
@@ -112,20 +118,44 @@ def _written_forms() -> Iterator[AnswerForm]:
         yield _form(text)
 
 
-def answer_forms(texts: Sequence[str], own: Sequence[str] = ()) -> list[AnswerForm]:
-    """The forms that a function is tried on.
+def answer_forms(
+    texts: Sequence[str], own: Sequence[str] = (), prompts: Sequence[str] = ()
+) -> list[AnswerForm]:
+    """The forms that a function is tried on; no two have one name.
 
     Args:
         texts: strings that the function names.
         own: forms of the user's, each with one `{}`.
+        prompts: texts of prompts, which may show a form.
     """
     # A user writes \n in a shell.
     of_user = [_form(text.replace("\\n", "\n")) for text in own]
-    forms = [*of_user, *_written_forms(), *_forms_of_tags(texts)]
+    shown = [_form(text) for text in forms_shown_in_prompts(prompts, THOUGHT)]
+    forms = [*of_user, *_written_forms(), *_forms_of_tags([*texts, *prompts]), *shown]
+    return _named_apart(forms)
+
+
+def forms_of_named_keys(texts: Sequence[str]) -> list[AnswerForm]:
+    """JSON objects with the keys that a function names: for one that parses completions as JSON."""
+    return _named_apart(_form(text) for text in objects_with_named_keys(texts, THOUGHT))
+
+
+def _named_apart(forms: Iterable[AnswerForm]) -> list[AnswerForm]:
+    """The different forms, each with a name of its own.
+
+    Names leave out what differs in white space and thoughts. A second form of one name shows its line breaks, and is
+    numbered where that does not tell them apart.
+    """
     first_of_each: dict[tuple[str, str], AnswerForm] = {}
     for form in forms:
         first_of_each.setdefault((form.before, form.after), form)
-    return list(first_of_each.values())
+    named: dict[str, AnswerForm] = {}
+    for form in first_of_each.values():
+        spelled = f"{form.before}X{form.after}".replace(THOUGHT, "...").replace("\n", "\\n")
+        numbered = (f"{spelled} ({number})" for number in count(2))
+        name = next(name for name in chain((form.name, spelled), numbered) if name not in named)
+        named[name] = replace(form, name=name)
+    return list(named.values())
 
 
 def _forms_of_tags(texts: Sequence[str]) -> Iterator[AnswerForm]:

@@ -31,6 +31,16 @@ REPEATS = 20
 """Times that the right answer is repeated. Chosen, not measured: a function that counts matches shows it at two"""
 MIN_REVERSED_WORDS = 4
 """Words of an answer whose order is reversed: fewer may be read in any order"""
+# Chosen, not measured: of fewer words many orders are sentences.
+MIN_SENTENCE_WORDS = 8
+"""Words of a reference from which on it is a sentence, and more than a list of words"""
+MIN_KEY_WORD_LETTERS = 4
+"""Of a word that says something: `and`, `the` and `is` have fewer"""
+OTHER_WORDS = (
+    "apple river window yellow seven marble garden silver thunder basket copper meadow pencil harbour"
+    " lantern velvet cactus puzzle orbit walnut"
+)
+"""What is put among the words of an answer: scores of overlap fall by it, and those of recall do not"""
 # What a model writes that does not stop, and texts that patterns and parsers of mathematics stumble over.
 ODD_TEXTS = (
     "", " ", "\n", "<answer>", "</answer>", "</think>", "<answer></answer>", "<answer>nan</answer>",
@@ -164,11 +174,21 @@ def attacks_on_answer(
     yield Attack("taken back", "the right answer, taken back for a wrong one", taken_back)
     repeated = "\n".join([form.fill(answer.text)] * REPEATS)
     yield Attack("repeated", f"the right answer {REPEATS} times", repeated)
-    words = answer.text.split()
+    yield from _words_in_other_orders(form, answer.text.split())
+
+
+def _words_in_other_orders(form: AnswerForm, words: list[str]) -> Iterator[Attack]:
+    """The words of an answer that is no sentence any more, alone and among other words."""
     if len(words) >= MIN_REVERSED_WORDS and words != words[::-1]:
         yield Attack(
             "reversed words", "its words in reverse order", form.fill(" ".join(words[::-1]))
         )
+    if len(words) < MIN_SENTENCE_WORDS:
+        return
+    key_words = [word for word in words if len(word.strip(".,;:!?")) >= MIN_KEY_WORD_LETTERS]
+    for what, kept in (("its words", words), ("its long words", key_words)):
+        mixed = " ".join(sorted([*dict.fromkeys(kept), *OTHER_WORDS.split()], key=str.casefold))
+        yield Attack("bag of words", f"{what} among 20 others, by the alphabet", form.fill(mixed))
 
 
 def _empty_completions(form: AnswerForm, answer: RightAnswer) -> Iterator[Attack]:

@@ -101,7 +101,11 @@ def _not_tried(trial: RewardTrial) -> Iterator[NotJudged]:
 
 def _why_unpaid(trial: RewardTrial) -> str:
     """Why it can't be known that no right answer is paid."""
+    if trial.has_golden_completions:
+        return f"`{trial.reference_column}` gets no more than wrong completions, and nothing gets more than it"
     reason = f"none of {len(trial.forms)} forms of `{trial.reference_column}` is paid"
     if trial.other_columns:
         return f"{reason}, and the function reads {', '.join(trial.other_columns)} as well"
+    if trial.parses_completions:
+        return f"{reason}, and the function parses completions as JSON, XML or the like, and may read other keys"
     return f"{reason}, and the function may pay for something else: code, prose, a formula"

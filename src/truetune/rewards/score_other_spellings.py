@@ -1,4 +1,4 @@
-"""Scores other spellings of the right answers, and right answers in prose with other numbers before them.
+"""Scores other spellings of the right answers, and right answers behind other numbers or behind a wrong answer.
 
 A spelling counts as refused where it scores more like a wrong answer than like the right one.
 """
@@ -60,6 +60,28 @@ def try_answers_after_others(trial: TrialInProgress) -> None:
         row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
         paid = sum(is_paid for _, _, is_paid in outcomes)
         trial.after_others = SpellingScores(PROSE, row.number, text, len(outcomes), paid)
+
+
+def try_answers_after_wrong_ones(trial: TrialInProgress) -> None:
+    """Score right answers in the best form behind a wrong one in it, where right ones before wrong ones are paid."""
+    if not any(one.is_paid and one.kind == "thoughts" for one in trial.tried):
+        return
+    form = trial.paid_forms[0]
+    unpaid = {one.row for one in trial.unpaid}
+    outcomes: list[tuple[RewardRow, str, bool]] = []
+    for row in trial.answered_rows:
+        if row.number in unpaid:
+            continue
+        right_text = form.fill(trial.answers[row.number].text)
+        wrong_text = form.fill(trial.wrong_of(row).first)
+        text = f"{wrong_text}\n\nNo, that is wrong.\n\n{right_text}"
+        scored = trial.score([RowCompletion(row, one) for one in (right_text, wrong_text, text)])
+        right, of_wrong, after = scored
+        outcomes.append((row, text, _is_nearer_to_right(after, right, of_wrong)))
+    if outcomes:
+        row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
+        paid = sum(is_paid for _, _, is_paid in outcomes)
+        trial.after_wrong_ones = SpellingScores(form.name, row.number, text, len(outcomes), paid)
 
 
 def _is_nearer_to_right(score: float | None, right: float | None, wrong: float | None) -> bool:

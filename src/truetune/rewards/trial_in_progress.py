@@ -14,7 +14,7 @@ from truetune.generation.reward_trial import (
     UnpaidReference,
 )
 from truetune.rewards.answer_forms import AnswerForm
-from truetune.rewards.attack_completions import WrongAnswers, wrong_answers
+from truetune.rewards.attack_completions import NO_ANSWER, WrongAnswers, wrong_answers
 from truetune.rewards.rows_for_rewards import RewardRow, RightAnswer
 from truetune.rewards.score_completions import CompletionScorer, RowCompletion
 
@@ -56,6 +56,10 @@ class TrialInProgress:
     """The best one, and one of another kind that is paid as well"""
     spellings: list[SpellingScores] = field(default_factory=list)
     after_others: SpellingScores | None = None
+    after_wrong_ones: SpellingScores | None = None
+    parses_completions: bool = False
+    reads_columns: bool = True
+    """May it tell a right answer from another row's? Not without a column of the rows"""
     unpaid: list[UnpaidReference] = field(default_factory=list)
     tried: list[TriedCompletion] = field(default_factory=list)
     changed: list[ChangedScore] = field(default_factory=list)
@@ -68,6 +72,8 @@ class TrialInProgress:
 
     def wrong_of(self, row: RewardRow) -> WrongAnswers:
         """Wrong answers for a row."""
+        if not self.reads_columns:
+            return WrongAnswers((("another answer", NO_ANSWER),))
         return wrong_answers(self.answers[row.number], list(self.answers.values()))
 
     @property

@@ -31,6 +31,7 @@ from truetune.generation.reward_trial import (
 from truetune.rewards.answer_forms import (
     AnswerForm,
     answer_forms,
+    forms_of_named_keys,
     spellings_of_references,
 )
 from truetune.rewards.attack_completions import (
@@ -51,7 +52,11 @@ from truetune.rewards.rows_for_rewards import (
     right_answer_of,
 )
 from truetune.rewards.score_completions import CompletionScorer, RowCompletion, TooManyFailures
-from truetune.rewards.score_other_spellings import try_answers_after_others, try_spellings
+from truetune.rewards.score_other_spellings import (
+    try_answers_after_others,
+    try_answers_after_wrong_ones,
+    try_spellings,
+)
 from truetune.rewards.trial_in_progress import (
     EMPTY,
     PLAIN,
@@ -64,6 +69,16 @@ from truetune.rewards.trial_in_progress import (
 FORM_ROWS = 5
 """Rows whose answers are tried in all forms"""
 LONG_TEXTS_PER_CALL = 8
+# JSON, Python and YAML; XML; TOML.
+DOCUMENTS = ('{"answer": "42"}', "<answer>42</answer>", 'answer = "42"')
+"""Completions that parsers of documents read"""
+PARSE_ERRORS = (
+    "JSONDecodeError", "ParseError", "ExpatError", "SyntaxError", "TOMLDecodeError", "YAMLError",
+    "ScannerError", "ParserError", "ValidationError",
+)  # fmt: skip
+"""Names of what such parsers raise: of json, xml, ast, tomllib, yaml, pydantic"""
+TEXT_KINDS = ("empty", "prompt", "repeated")
+"""Completions that no function should pay, whatever the right answer is"""
 MANY_WORDS = " ".join(f"word{number}" for number in range(20_000))
 """Longer than any limit that functions of length have"""
 
@@ -96,6 +111,7 @@ def try_reward_function(
         )
         trial = TrialInProgress(scorer, rows, _answers_of_rows(rows, choice, options))
         trial.notes += loaded.notes
+        trial.reads_columns = bool(choice.reference or choice.others)
         # Rules judge what was seen until then; `scorer` knows why it ended.
         with suppress(TooManyFailures):
             _choose_form_of_completions(trial, options)
@@ -160,9 +176,11 @@ def _try_all(
     trial: TrialInProgress, loaded: LoadedFunction, choice: ColumnChoice, options: TrialOptions
 ) -> None:
     """All stages, one after the other. Raises TooManyFailures where one ends the trial."""
-    forms = [PLAIN] if options.golden is not None else answer_forms(loaded.texts, options.own_forms)
+    forms = [PLAIN]
+    if options.golden is None:
+        forms = answer_forms(loaded.texts, options.own_forms, _prompts_of_rows(trial.rows))
     if trial.answers:
-        _try_forms(trial, forms)
+        forms = _try_forms_until_paid(trial, forms, loaded)
     else:
         _try_forms_without_answers(trial, forms)
     if trial.paid_forms:
@@ -170,10 +188,40 @@ def _try_all(
             _attack_row(trial, row)
         try_spellings(trial)
         try_answers_after_others(trial)
-    elif trial.answers:
-        _find_swallowed_errors(trial, forms)
+        if options.golden is None:
+            # Nobody writes a whole completion behind another one.
+            try_answers_after_wrong_ones(trial)
     compare_calls(trial, forms)
     _try_odd_and_long_texts(trial)
+
+
+def _prompts_of_rows(rows: Sequence[RewardRow]) -> list[str]:
+    """The texts of the first rows' prompts, system messages included."""
+    texts: list[str] = []
+    for row in rows[:FORM_ROWS]:
+        texts += [str(one.get("content") or "") for one in row.messages or ()] or [row.prompt]
+    return texts
+
+
+def _try_forms_until_paid(
+    trial: TrialInProgress, forms: Sequence[AnswerForm], loaded: LoadedFunction
+) -> list[AnswerForm]:
+    """Try the forms; where none is paid and completions are parsed as JSON, objects with the keys that are named too.
+
+    Returns:
+        All forms that were tried.
+    """
+    _try_forms(trial, forms)
+    if trial.paid_forms:
+        return list(forms)
+    _find_swallowed_errors(trial, forms)
+    if not trial.parses_completions:
+        return list(forms)
+    names = {form.name for form in forms}
+    objects = [form for form in forms_of_named_keys(loaded.texts) if form.name not in names]
+    if objects:
+        _try_forms(trial, objects)
+    return [*forms, *objects]
 
 
 def _try_forms(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
@@ -203,7 +251,7 @@ def _try_forms(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
                 _mean(wrong_scores),
             )
         )
-    trial.paid_forms = _choose_paid_forms(trial.forms, forms)
+    trial.paid_forms = _choose_paid_forms(trial.forms[-len(forms) :], forms)
 
 
 def _choose_paid_forms(
@@ -261,6 +309,9 @@ def _attack_row(trial: TrialInProgress, row: RewardRow) -> None:
     for place, form in enumerate(trial.paid_forms):
         right_text, wrong_text = form.fill(answer.text), form.fill(wrong.first)
         attacks = list(attacks_on_answer(form, answer, wrong, row.prompt))
+        if not trial.reads_columns:
+            # A function of the text alone can't know which answer is right.
+            attacks = [attack for attack in attacks if attack.kind in TEXT_KINDS]
         texts = [right_text, wrong_text, form.fill(NO_ANSWER)]
         texts += [attack.completion for attack in attacks]
         scores = trial.score([RowCompletion(row, text) for text in texts])
@@ -303,11 +354,31 @@ def _attack_row(trial: TrialInProgress, row: RewardRow) -> None:
 
 
 def _find_swallowed_errors(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
-    """Where nothing is paid: note the exceptions that the function catches itself on a right answer."""
+    """Where nothing is paid: note the exceptions that the function catches itself on a right answer.
+
+    It parses completions where its parser fails on a text that is not of the parser's language, and on none that is.
+    """
     row = trial.answered_rows[0]
-    text = trial.answers[row.number].text
-    tried = [RowCompletion(row, form.fill(text)) for form in forms]
-    trial.scorer.score(tried, traced=True)
+    scorer = trial.scorer
+    of_texts: list[set[str]] = []
+    for text in (NO_ANSWER, *DOCUMENTS):
+        scorer.swallowed.clear()
+        scorer.score([RowCompletion(row, text)], traced=True)
+        of_texts.append(set(scorer.swallowed))
+    prose, documents = of_texts[0], of_texts[1:]
+    trial.parses_completions = any(
+        error.startswith(PARSE_ERRORS) and any(not _fails_alike(error, one) for one in documents)
+        for error in prose
+    )
+    answer = trial.answers[row.number].text
+    scorer.swallowed.clear()
+    scorer.score([RowCompletion(row, form.fill(answer)) for form in forms], traced=True)
+
+
+def _fails_alike(error: str, others: Iterable[str]) -> bool:
+    """Is an exception of the same kind and line among others?"""
+    kind, line = error.partition(":")[0], error.rpartition(" (")[2]
+    return any(one.startswith(kind) and one.endswith(line) for one in others)
 
 
 def _try_odd_and_long_texts(trial: TrialInProgress) -> None:
@@ -378,6 +449,8 @@ def _result(
         completions=process.completions,
         depends_on=depends_on,
         reference_column=options.golden or choice.reference,
+        has_golden_completions=options.golden is not None,
+        parses_completions=trial.parses_completions,
         reference_problem=choice.problem if not trial.answers else "",
         has_short_answers=all(one.is_short for one in trial.answers.values()),
         other_columns=choice.others,
@@ -390,6 +463,7 @@ def _result(
         best_form=trial.paid_forms[0].name if trial.paid_forms else "",
         spellings=tuple(trial.spellings),
         after_others=trial.after_others,
+        after_wrong_ones=trial.after_wrong_ones,
         mixed_spellings=tuple(sorted(spellings_of_references(trial.answers.values()))),
         right_rows=trial.right_rows,
         usual_wrong=trial.usual_wrong,
@@ -404,6 +478,7 @@ def _result(
         skipped=trial.skipped,
         is_out_of_time=scorer.is_out_of_time,
         different_scores=len(trial.seen_scores),
+        highest=_highest(trial.seen_scores),
         constant=constant,
         compared=trial.compared,
         changed=tuple(trial.changed),

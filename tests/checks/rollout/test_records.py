@@ -153,6 +153,27 @@ def test_the_text_of_tools_may_not_be_in_the_loss() -> None:
     assert found(step(from_tools=tools, in_loss=IN_LOSS & ~tools)) == []
 
 
+def test_turns_before_a_tool_may_not_be_left_out_of_the_loss() -> None:
+    """The model calls (5 6 STOP), the tool answers (7 7), the model ends (4 STOP)."""
+    ids = np.array([[5, 6, STOP, 7, 7, 4, STOP, PAD]] * 4)
+    tools = np.zeros_like(ids, bool)
+    tools[:, 3:5] = True
+    own = ~tools & (np.arange(8) < 7)
+    last_turn = own & (np.arange(8) > 4)
+    turns, whole = (5, 6, STOP, 4, STOP), (5, 6, STOP, 7, 7, 4, STOP)
+    agent = step(completion_ids=ids, from_tools=tools, in_loss=own, sampled_ids=(turns,) * 4)
+    for sampled in (turns, whole):
+        assert found(replace(agent, sampled_ids=(sampled,) * 4)) == []
+        of_last = replace(agent, sampled_ids=(sampled,) * 4, in_loss=last_turn)
+        (finding,) = truetune.audit_rollout(of_last).findings
+        assert finding.rule == "sampled-tokens-left-out-of-loss"
+        assert finding.message.startswith("12 of 20 sampled tokens are not in the loss, 4 of them")
+    # The suffix that a template writes between turns is no token of the sampler, and of no tool.
+    other = replace(agent, from_tools=tools & (np.arange(8) > 3), in_loss=last_turn)
+    assert found(other) == []
+    assert "sampled-tokens-left-out-of-loss" in not_judged(other)
+
+
 @pytest.mark.parametrize("shall_mask", [True, False])
 def test_cut_completions_are_held_to_the_setting(shall_mask: bool) -> None:
     settings = replace(SETTINGS, mask_truncated_completions=shall_mask)

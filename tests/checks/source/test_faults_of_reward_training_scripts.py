@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from truetune.checks.rule_catalogue import all_rules
@@ -99,3 +102,52 @@ for batch in batches:
 def test_faults_of_scripts(name: str, text: str, is_found: bool) -> None:
     found = list(BY_NAME[name](parse_module(text, "train.py")).findings())
     assert bool(found) == is_found, [one.message for one in found]
+
+
+READER = """
+import re
+from datasets import load_dataset
+from trl import GRPOConfig, GRPOTrainer
+
+def parse(text):
+    found = re.findall(r"####\\s*(-?[\\d.]+)", text)
+    return found[-1] if found else None
+
+def right(completions, solution, **kwargs):
+    rewards = []
+    for completion, gold in zip(completions, solution):
+        said, wanted = parse(completion), parse(gold)
+        {}
+    return rewards
+
+rows = load_dataset("json", data_files="rows.jsonl", split="train")
+GRPOTrainer(model="m", reward_funcs=[right], args=GRPOConfig("out"), train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "is_found"),
+    [
+        ("rewards.append(1.0 if wanted is None or said == wanted else 0.0)", True),
+        ("rewards.append(2.0 * (said == wanted))", True),
+        ("rewards.append(float((wanted or '') in completion))", True),
+        ("rewards.append(0.0 if not completion else 1.0 if not wanted else float(said == wanted))", True),
+        ("rewards.append(None if wanted is None else float(said == wanted))", False),
+        ("rewards.append(0.1 if wanted is None else float(said == wanted))", False),
+        ("rewards.append(float(said is not None and said == wanted))", False),
+        ("rewards.append(1.0 if len(completion) < 2000 else 0.0)", False),
+    ],
+)  # fmt: skip
+def test_rows_whose_reference_is_not_read(body: str, is_found: bool, tmp_path: Path) -> None:
+    """Each fourth reference has no mark; the function is called with the rows that stand beside the script."""
+    rows = [
+        {"prompt": f"{n} + {n}?", "solution": f"It is {'' if n % 4 == 0 else '#### '}{2 * n}"}
+        for n in range(3, 15)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text, path = READER.replace("{}", body), tmp_path / "train.py"
+    path.write_text(text, encoding="utf-8")
+    found = list(BY_NAME[FAILED](parse_module(text, str(path))).findings())
+    assert [(one.severity, one.count, one.total) for one in found] == (
+        [("error", 3, 12)] if is_found else []
+    )

@@ -340,3 +340,37 @@ def slow(completions, answer, **kwargs):
     """A second for each completion."""
     time.sleep(1.0 * len(completions))
     return [1.0 if text == gold else 0.0 for text, gold in zip(completions, answer)]
+
+
+def first_tag(completions, answer, **kwargs):
+    """The first of several tags."""
+    found = [re.findall(r"<FINAL>(.*?)</FINAL>", text, re.DOTALL) for text in completions]
+    return [1.0 if one and one[0].strip() == gold else 0.0 for one, gold in zip(found, answer)]
+
+
+def mention_gets_half(completions, answer, **kwargs):
+    """Half of the reward where the answer is anywhere in the text."""
+    scores = []
+    for completion, gold in zip(completions, answer):
+        found = re.findall(r"<answer>(.*?)</answer>", completion)
+        right = found and found[-1].strip() == gold
+        scores.append(2.0 if right else 1.0 if gold in completion else 0.0)
+    return scores
+
+
+def listed_number_gets_some(completions, answer, **kwargs):
+    """Some of the reward where one of the numbers is the right one."""
+    scores = []
+    for completion, gold in zip(completions, answer):
+        found = re.findall(r"-?\d+(?:\.\d+)?", completion)
+        scores.append(1.0 if found[-1:] == [gold] else 0.4 if gold in found else 0.0)
+    return scores
+
+
+def key_words(completions, answer, **kwargs):
+    """A point for each long word of the reference that is anywhere in the text."""
+    wanted = [set(re.findall(r"[a-z]{4,}", gold.lower())) for gold in answer]
+    return [
+        float(sum(word in text.lower() for word in words))
+        for text, words in zip(completions, wanted)
+    ]

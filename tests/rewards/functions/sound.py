@@ -364,3 +364,38 @@ def right_and_formatted(completions, answer, **kwargs):
         score = 0.5 if found and text.startswith("<think>") else 0.0
         scores.append(score + (1.0 if found and found[-1].strip() == gold else 0.0))
     return scores
+
+
+def json_result(completions, answer, **kwargs):
+    """The field that the prompts ask for."""
+    scores = []
+    for completion, gold in zip(completions, answer):
+        try:
+            found = json.loads(text_of(completion))
+        except ValueError:
+            found = None
+        said = found.get("result") if isinstance(found, dict) else None
+        scores.append(1.0 if said is not None and str(said) == gold else 0.0)
+    return scores
+
+
+def near_number_gets_half(completions, answer, **kwargs):
+    """Half of the reward for a number within a tenth."""
+    scores = []
+    for completion, gold in zip(completions, answer):
+        found = NUMBER.findall(text_of(completion))
+        value, wanted = number_of(found[-1]) if found else None, number_of(gold)
+        if value is None:
+            scores.append(0.0)
+        else:
+            scores.append(
+                1.0 if value == wanted else 0.5 if abs(value - wanted) < abs(wanted) / 10 else 0.0
+            )
+    return scores
+
+
+def tag_behind_thoughts(completions, answer, **kwargs):
+    """The first tag behind the thoughts."""
+    said = [text_of(completion).rpartition("</think>")[2] for completion in completions]
+    found = [re.search(r"<answer>(.*?)</answer>", text, re.DOTALL) for text in said]
+    return [1.0 if one and one[1].strip() == gold else 0.0 for one, gold in zip(found, answer)]

@@ -2,9 +2,10 @@ r"""A reward function pays for no form of the right answers.
 
 ## What it does
 Fills some 30 forms (`\boxed{X}`, `<answer>X</answer>`, `#### X`, `The answer is X.`, tags that the function names)
-with the right answers of a few rows and with wrong ones. It fires where no right answer scores above a wrong one.
-Functions that take further columns, or run code, are not judged without `--golden`. `truetune lint` finds some of
-these in the source (`reward-is-never-given`).
+with the right answers of a few rows and with wrong ones, and forms that the prompts show. It fires where no right
+answer scores above a wrong one. Functions that take further columns, run code, or parse completions as JSON or XML, are
+not judged without `--golden`; with it, it fires where the golden completions get no more than wrong ones.
+`truetune lint` finds some of these in the source (`reward-is-never-given`).
 
 ## Why it is bad
 No completion of the policy can be paid for its answer. All advantages are 0, and the loss is 0 as in a healthy run.
@@ -104,13 +105,21 @@ class RewardNeverPaysItsReferences(RewardRule):
         evidence = [f"it catches {error} itself" for error in trial.swallowed[:MAX_SHOWN]]
         if all(form.right is None for form in trial.forms):
             evidence.append("it gives None for each: TRL leaves them out of its rewards")
+        in_forms = f"in each of {len(trial.forms)} forms that were tried"
+        remedy = (
+            "take the result out of the reference as out of the completion, and compare both as one type; a form of"
+            " your own is tried with --answer-form '<a>{}</a>', a column of whole completions with --golden"
+        )
+        if trial.has_golden_completions:
+            in_forms = "where they are the whole completions that are to be paid"
+            remedy = (
+                "call the function on one of them, and follow where it is refused: often a pattern stops at a line end"
+                " (re.DOTALL), or the reference is compared as another type"
+            )
         yield self.finding(
-            f"{trial.name} gives right answers no more than wrong ones, in each of {len(trial.forms)} forms that"
-            " were tried:"
-            f" `{trial.reference_column}` is never paid",
-            "take the result out of the reference as out of the completion, and compare both as one type; a form"
-            " of your"
-            " own is tried with --answer-form '<a>{}</a>', a column of whole completions with --golden",
+            f"{trial.name} gives right answers no more than wrong ones, {in_forms}: `{trial.reference_column}` is never"
+            " paid",
+            remedy,
             evidence=evidence,
             cases=[_case_of_form(form) for form in trial.forms],
             count=len(trial.forms),

@@ -3,7 +3,7 @@ r"""A reward function pays for completions that list all answers.
 ## What it does
 Scores completions with several answers in one form (`13, 12 or 5`) and in a form each. The right one is in the
 middle, so that a function that reads the first or the last answer gives 0. It fires where they score as the right
-answer.
+answer. Where each text that names the right answer gets a part of the reward, it is a warning from a quarter on.
 
 ## Why it is bad
 The policy names all choices, or all numbers that it has come across, and is right each time.
@@ -51,6 +51,7 @@ class RewardPaysEveryCandidate(PaidCompletionRule):
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
     kinds = ("candidates",)
+    part_kind = "candidates"
     what_it_pays_for = "completions that give several answers, the right one in their middle"
     remedy = "read one answer, the last one, and give 0 where it names several"
     counted = "completions with several answers that are paid"

@@ -2,7 +2,8 @@ r"""A reward function pays for parts of the right answer, or for longer answers 
 
 ## What it does
 Scores the first digit or letter of the right answer, numbers that begin or end with it (`127` and `912` for `12`),
-and its denial (`not Paris`). It fires where one of them scores as high as the right answer.
+and its denial (`not Paris`). It fires where one of them scores as high as the right answer. Where each text that
+mentions the right answer gets a part of the reward, such numbers among them, it is a warning from a quarter on.
 
 ## Why it is bad
 `gold in text` is true for every number that holds the digits, and `text in gold` for each single digit. The policy
@@ -46,6 +47,7 @@ class RewardPaysPartsOfTheAnswer(PaidCompletionRule):
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
     kinds = ("part",)
+    part_kind = "part"
     what_it_pays_for = (
         "answers that are a part of the right one, or that hold it and say something else"
     )

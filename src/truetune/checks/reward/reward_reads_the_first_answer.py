@@ -3,8 +3,9 @@ r"""A reward function reads the first answer of a completion, whatever its last 
 ## What it does
 Scores completions that give the right answer first and a wrong one last: in `<think>` and after it, and with `No, that
 is wrong.` between them. It fires where they score as high as the right answer. It is an error where right answers in
-prose with other numbers before them (`There are 3 of 17 left. The answer is 12.`) get nothing, and else a note: a first
-match of a box or a tag may be meant.
+prose with other numbers before them (`There are 3 of 17 left. The answer is 12.`) get nothing. It is a warning where
+the answer in thoughts counts, and a right last answer after a wrong one in the same form gets nothing. Else it is a
+note, as for blocks of code.
 
 ## Why it is bad
 A model that reasons writes numbers before its answer. A function that reads the first one gives right answers nothing,
@@ -50,7 +51,7 @@ from collections.abc import Iterator, Sequence
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
 from truetune.checks.faults import Fault
 from truetune.checks.reward.cases_of_scored_completions import quote_completion
-from truetune.generation.reward_trial import TriedCompletion
+from truetune.generation.reward_trial import RewardTrial, SpellingScores, TriedCompletion
 from truetune.settings.run_spec import Severity
 
 
@@ -66,22 +67,36 @@ class RewardReadsTheFirstAnswer(PaidCompletionRule):
         "reward-pays-wrong-answers",
         "reward-pays-parts-of-the-answer",
         "reward-pays-every-candidate",
+        "reward-ignores-word-order",
     )
 
     def severity_of(self, paid: Sequence[TriedCompletion], share: float) -> Severity:
-        """An error where right answers after other numbers get nothing."""
-        return "error" if self._refuses_answers_after_others() else "info"
+        """An error where right answers after other numbers get nothing, a warning where those after wrong ones do."""
+        if _are_refused(self.subject.after_others):
+            return "error"
+        if _is_first_block_of_code(self.subject) or not _are_refused(self.subject.after_wrong_ones):
+            return "info"
+        # A first match behind the thoughts may be meant: there is one answer as a rule.
+        return "warning" if any(one.kind == "thoughts" for one in paid) else "info"
 
     def evidence(self) -> Iterator[str]:
-        """That right answers after other numbers get nothing, where they do."""
-        after = self.subject.after_others
-        if after is not None and self._refuses_answers_after_others():
-            yield (
-                f"right answers after other numbers are paid in {after.paid} of {after.rows} rows:"
-                f" {quote_completion(after.example)} (row {after.row}) is not"
-            )
+        """Which right answers get nothing, where some do."""
+        for what, after in (
+            ("other numbers", self.subject.after_others),
+            ("a wrong one that is taken back", self.subject.after_wrong_ones),
+        ):
+            if after is not None and _are_refused(after):
+                yield (
+                    f"right answers after {what} are paid in {after.paid} of {after.rows} rows:"
+                    f" {quote_completion(after.example)} (row {after.row}) is not"
+                )
 
-    def _refuses_answers_after_others(self) -> bool:
-        """Do most right answers get nothing where other numbers come before them?"""
-        after = self.subject.after_others
-        return after is not None and 2 * after.paid < after.rows
+
+def _is_first_block_of_code(trial: RewardTrial) -> bool:
+    """Does it read a block of code? Examples of its use often follow the first one."""
+    return "```" in trial.best_form
+
+
+def _are_refused(after: SpellingScores | None) -> bool:
+    """Do most of such right answers get nothing?"""
+    return after is not None and 2 * after.paid < after.rows

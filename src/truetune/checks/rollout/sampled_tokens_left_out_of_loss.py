@@ -2,13 +2,15 @@
 
 ## What it does
 
-Counts the sampled tokens of a completion that are not in its loss, and names the stop tokens among them. Completions
-that are left out as a whole are another rule's (`cut-completions-against-setting`).
+Counts the sampled tokens of a completion that are not in its loss, and names the stop tokens among them. Where tools
+wrote a part of it (`from_tools`), the rest has to be what the sampler gave for all turns (`sampled_ids`); else it is
+not judged. Completions that are left out as a whole are another rule's (`cut-completions-against-setting`).
 
 ## Why it is bad
 
 Mostly it is the stop token, since a mask was made by the id of a pad token that is the EOS token as well. The policy
-then gets nothing for stopping at the right place, and completions grow until they are cut.
+then gets nothing for stopping at the right place, and completions grow until they are cut. Where the last of several
+turns is trained alone, the policy gets nothing for its calls of tools.
 
 ## Example
 
@@ -70,13 +72,13 @@ class SampledTokensLeftOutOfLoss(RolloutRule):
         cases: list[Case] = []
         left_out = stops = 0
         for completion in self.subject.completions():
-            missing = _sampled_tokens_not_in_loss(completion)
-            if missing is None:
+            places = _places_of_sampled_tokens(completion)
+            if places is None or not completion.in_loss.any():
                 continue
-            self.sampled += completion.length or 0
-            if not missing.any():
+            self.sampled += len(places)
+            ids = completion.ids[places[~completion.in_loss[places]]].tolist()
+            if not ids:
                 continue
-            ids = completion.ids[: len(missing)][missing].tolist()
             left_out += len(ids)
             stops += sum(token in completion.step.settings.sampler_stops for token in ids)
             cases.append(Case(f"{completion.place}: {self.subject.text(ids)!r} is not in the loss"))
@@ -85,7 +87,7 @@ class SampledTokensLeftOutOfLoss(RolloutRule):
         yield self.finding(
             f"{left_out:,} of {self.sampled:,} sampled tokens are not in the loss, {stops:,} of them stop tokens",
             "build completion_mask from the number of tokens that were sampled, not by comparing ids: it is 1 up to and"
-            " with the stop token, and 0 on the padding after it",
+            " with the stop token of each turn, and 0 on what tools wrote and on the padding after it",
             cases=cases,
             count=left_out,
             total=self.sampled,
@@ -98,8 +100,17 @@ class SampledTokensLeftOutOfLoss(RolloutRule):
         )
 
 
-def _sampled_tokens_not_in_loss(completion: Completion) -> NDArray[np.bool_] | None:
-    """(sampled tokens,) those that are not in the loss; None where the completion is left out, or not known."""
-    if completion.length is None or not completion.in_loss.any():
+def _places_of_sampled_tokens(completion: Completion) -> NDArray[np.integer] | None:
+    """The places of a completion's sampled tokens; None where they are not known."""
+    sampled, from_tools = completion.sampled, completion.step.from_tools
+    if sampled is None:
         return None
-    return ~completion.in_loss[: completion.length]
+    if from_tools is None:
+        return np.arange(min(len(sampled), len(completion.ids)))
+    own = np.flatnonzero(~from_tools[completion.row])
+    if np.array_equal(completion.ids[own[: len(sampled)]], sampled):
+        return own[: len(sampled)]
+    # Some loops keep the completion with what tools wrote. What they keep else tells no place.
+    if np.array_equal(completion.ids[: len(sampled)], sampled):
+        return own[own < len(sampled)]
+    return None

@@ -2,9 +2,10 @@
 
 ## What it does
 Looks at reward functions of TRL and at verl's `compute_score` for code that gives a reward of 1 or more if the grader
-fails: in an `except`, or in the branch for a reference that could not be read (`if not gold_parsed:`). It also calls
-the reward functions of a script with its rows, as far as they are next to it, and fires if empty and wrong answers get
-a full reward in some rows, and none in others.
+fails: in an `except`, or in the branch for a reference that could not be read (`if not gold_parsed:`). Where the rows of a
+GRPO or RLOO trainer are next to the script, it also calls its reward functions with right, wrong and empty answers of
+rows whose references look different. It is an error where some rows pay the wrong or the empty ones in full, and others
+the right ones alone: there the reference was not read.
 
 ## Why it is bad
 Graders fail on answers that are broken in an unusual way: unbalanced brackets, huge numbers, a text that does not
@@ -69,14 +70,12 @@ from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.faults import Fault
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.reward_functions_rejecting_all_references import (
-    FULL_REWARD,
-    TRAINERS,
-    RewardForAnything,
-    reward_functions_paying_anything_in_some_rows,
+from truetune.checks.source.evidence.reward_functions_rejecting_all_references import TRAINERS
+from truetune.checks.source.evidence.rewards_for_unreadable_references import (
+    rewards_for_unreadable_references,
 )
 from truetune.checks.source.evidence.rewards_that_grow_with_a_distance import scoring_functions
 from truetune.source.parsed_source_file import Module
@@ -105,11 +104,7 @@ class FailedGradingIsRewarded(SourceRule):
             for finding in self._findings_on_code(function):
                 reported.add(function)
                 yield finding
-        if not any(self.subject.calls(*TRAINERS)):
-            return
-        for found in reward_functions_paying_anything_in_some_rows(self.subject):
-            if found.function.definition not in reported:
-                yield self._finding_on_rows(found)
+        yield from self._findings_on_rows_paying_every_answer(reported)
 
     def _findings_on_code(self, function: ast.FunctionDef) -> Iterator[Finding]:
         """Findings on handlers of exceptions, and on branches for references that could not be read."""
@@ -131,16 +126,34 @@ class FailedGradingIsRewarded(SourceRule):
                     cases=[case_of_node(self.subject, paid)],
                 )
 
-    def _finding_on_rows(self, found: RewardForAnything) -> Finding:
-        """The finding on rows in which any answer is paid."""
-        return self.finding(
-            f"{found.function.name} gives {found.reward:g} to any answer, even an empty one, in {found.paid_rows} of"
-            f" {found.rows} tried rows, and to none of these answers in others",
-            "give None (TRL leaves the answer out) where a row's reference can't be read, or remove these rows",
-            cases=[case_of_node(found.function.home, found.function.definition)],
-            count=found.paid_rows,
-            total=found.rows,
-        )
+    def _findings_on_rows_paying_every_answer(self, reported: set[ast.AST]) -> Iterator[Finding]:
+        """Findings on functions, not reported yet, that pay every answer of some rows."""
+        if not any(self.subject.calls(*TRAINERS)):
+            return
+        for found in rewards_for_unreadable_references(self.subject):
+            function = found.function
+            if function.definition in reported:
+                continue
+            cases = [case_of_node(function.home, function.definition)]
+            if found.reference:
+                place = found.place
+                cases.append(
+                    Case(
+                        f"wrong or empty answers are paid: the reference is {found.reference!r}",
+                        file=str(place.file) if place else None,
+                        line=place.line if place else None,
+                    )
+                )
+            yield self.finding(
+                f"{function.name} gives wrong or empty answers the full reward of {found.pay:g} in {found.paid:,} of"
+                f" {found.rows:,} tried rows: it can't read their references",
+                "give None for a row whose reference can't be read (TRL leaves it out), or drop such rows before the"
+                " training",
+                severity="error",
+                cases=cases,
+                count=found.paid,
+                total=found.rows,
+            )
 
 
 def _branch_without_gold(node: ast.AST) -> list[ast.stmt]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,11 +41,6 @@ from truetune.source.symbolic_execution.values_of_run import (
 TRAINERS = ("trl.GRPOTrainer", "trl.RLOOTrainer", "*.GRPOTrainer", "*.RLOOTrainer")
 MAX_ROWS, MIN_ROWS = 6, 3
 """Rows whose references are tried"""
-MAX_ROWS_OF_ANY_ANSWER = 32
-"""Rows that are tried with worthless answers: references that can't be read may be one in ten"""
-WORTHLESS_ANSWERS = ("", "I do not know.", "\\boxed{-98765.4}", "<answer>-98765.4</answer>")
-FULL_REWARD = 1
-"""Less may be meant as the middle between right and wrong"""
 GIVEN_BY_TRAINER = frozenset(("prompts", "completions", "completion_ids", "trainer_state"))
 FINAL = re.compile(r"####\s*([^\n]+?)\s*$|\\boxed\{([^{}]+)\}|<answer>\s*(.*?)\s*</answer>", re.S)
 NUMBERS: dict[str, type[int] | type[float]] = {"int": int, "float": float}
@@ -94,16 +89,6 @@ class PaidForm:
     """The form that gets a reward"""
     prompt: str
     """The first prompt, as text"""
-
-
-@dataclass(frozen=True, slots=True)
-class RewardForAnything:
-    """A reward function that pays every answer in some rows, and not in others."""
-
-    function: Function
-    paid_rows: int
-    rows: int
-    reward: float
 
 
 class _ConversionError(Exception):
@@ -172,7 +157,7 @@ def _converts_to_number(text: str, kind: type[int] | type[float]) -> bool:
 
 def reward_functions_rejecting_own_references(module: Module) -> Iterator[RewardNeverGiven]:
     """The reward functions of a script that reject every row's own result."""
-    for run, function, rows in _reward_functions_with_rows(module):
+    for run, function, rows in reward_functions_with_rows(module):
         found = _reward_never_given_by(run, module, function, rows)
         if found is not None:
             yield found
@@ -180,46 +165,35 @@ def reward_functions_rejecting_own_references(module: Module) -> Iterator[Reward
 
 def rewards_only_for_unasked_answer_formats(module: Module) -> Iterator[PaidForm]:
     """The reward functions that pay only for a form which the prompts of the rows don't ask for."""
-    for run, function, rows in _reward_functions_with_rows(module):
+    for run, function, rows in reward_functions_with_rows(module):
         found = _answer_format_rewarded_but_not_asked(run, module, function, rows)
         if found is not None:
             yield found
-
-
-def reward_functions_paying_anything_in_some_rows(module: Module) -> Iterator[RewardForAnything]:
-    """The reward functions of a script that give a full reward to answers of no worth in some rows, and none in others.
-
-    In the others they tell such answers from right ones, so the row makes the difference: its reference can't be
-    read, or is missing.
-    """
-    for run, function, rows in _reward_functions_with_rows(module, MAX_ROWS_OF_ANY_ANSWER):
-        paid: list[float] = []
-        refused = 0
-        for row in rows:
-            rewards = _rewards_for_answers(
-                run, function, _named_columns_of_row(row), list(WORTHLESS_ANSWERS)
-            )
-            if rewards and min(rewards) >= FULL_REWARD:
-                paid.append(min(rewards))
-            elif rewards and max(rewards) < FULL_REWARD:
-                refused += 1
-        if paid and refused:
-            yield RewardForAnything(function, len(paid), len(rows), min(paid))
 
 
 def reward_functions_with_columns(
     module: Module,
 ) -> Iterator[tuple[Function, frozenset[str]]]:
     """The reward functions of a script, each with the columns that all rows of its trainer have."""
-    for _run, function, rows in _reward_functions_with_rows(module):
-        columns = [frozenset(_named_columns_of_row(row)) for row in rows]
+    for _run, function, rows in reward_functions_with_rows(module):
+        columns = [frozenset(named_columns_of_row(row)) for row in rows]
         yield function, frozenset.intersection(*columns)
 
 
-def _reward_functions_with_rows(
-    module: Module, max_rows: int = MAX_ROWS
+def _first_rows(rows: list[Row]) -> list[Row]:
+    """The first rows, which are enough where each row says the same."""
+    return rows[:MAX_ROWS]
+
+
+def reward_functions_with_rows(
+    module: Module, choose: Callable[[list[Row]], list[Row]] = _first_rows
 ) -> Iterator[tuple[ComparingRewardRun, Function, list[Row]]]:
-    """The reward functions of a script, each with some rows of its trainer."""
+    """The reward functions of a script, each with some rows of its trainer.
+
+    Args:
+        module: the script.
+        choose: takes some of the rows.
+    """
     folder = Path(module.path).resolve().parent
     run = ComparingRewardRun(module, RowFiles((folder, Path.cwd())))
     try:
@@ -228,7 +202,7 @@ def _reward_functions_with_rows(
             table = trainer.keywords.get("train_dataset")
             if isinstance(table, Table) and len(table.rows) >= MIN_ROWS:
                 for function in _reward_functions(trainer):
-                    yield run, function, table.rows[:max_rows]
+                    yield run, function, choose(table.rows)
     except (LimitReached, RecursionError):
         return
 
@@ -241,7 +215,7 @@ def _answer_format_rewarded_but_not_asked(
     """
     asked_forms, paid_forms, first = set[str](), set[str](), ""
     for row in rows:
-        columns = _named_columns_of_row(row)
+        columns = named_columns_of_row(row)
         prompt = _prompt_text(columns.get("prompt"))
         asked = _answer_formats_named_in_prompt(prompt)
         if len(asked) != 1:
@@ -258,7 +232,7 @@ def _answer_format_rewarded_but_not_asked(
     return PaidForm(function, len(rows), min(asked_forms), min(paid_forms, key=len), first)
 
 
-def _named_columns_of_row(row: Row) -> dict[str, Value]:
+def named_columns_of_row(row: Row) -> dict[str, Value]:
     """The columns of a row that have a name."""
     return {name: value for name, value in row.entries.items() if isinstance(name, str)}
 
@@ -267,11 +241,11 @@ def _answer_formats_rewarded(
     run: ComparingRewardRun, module: Module, function: Function, columns: dict[str, Value]
 ) -> set[str]:
     """The forms of a row's result that get a reward; none where all do, or where it is not known."""
-    final = _final_result_of_row(columns)
+    final = final_result_of_row(columns)
     if final is None:
         return set()
     by_form = _answers_by_form(module.text, final)
-    rewards = _rewards_for_answers(run, function, columns, list(by_form.values()))
+    rewards = rewards_for_answers(run, function, columns, list(by_form.values()))
     if len(rewards) != len(by_form):
         return set()
     paid = {form for form, reward in zip(by_form, rewards, strict=True) if reward > 0}
@@ -330,14 +304,12 @@ def _reward_never_given_by(
     """
     shown: tuple[Any, Any, ast.AST] | None = None
     for row in rows:
-        columns = _named_columns_of_row(row)
-        final = _final_result_of_row(columns)
+        columns = named_columns_of_row(row)
+        final = final_result_of_row(columns)
         if final is None:
             return None
         run.compared.clear()
-        rewards = _rewards_for_answers(
-            run, function, columns, _answers_ending_in(module.text, final)
-        )
+        rewards = rewards_for_answers(run, function, columns, answers_ending_in(module.text, final))
         if not rewards or any(reward > 0 for reward in rewards):
             return None
         mismatch = _comparison_never_equal(run.compared, final)
@@ -352,7 +324,7 @@ def _reward_never_given_by(
     )
 
 
-def _final_result_of_row(columns: dict[str, Value]) -> str | None:
+def final_result_of_row(columns: dict[str, Value]) -> str | None:
     """The result that a row's reference ends in; None where no column has one."""
     for name, value in columns.items():
         plain = constant_of(value)
@@ -369,7 +341,7 @@ def _final_result_of_row(columns: dict[str, Value]) -> str | None:
     return None
 
 
-def _answers_ending_in(text: str, final: str) -> list[str]:
+def answers_ending_in(text: str, final: str) -> list[str]:
     """Answers that end in a result, in the usual forms and with the tags that stand in the script."""
     answers = [
         final,
@@ -390,7 +362,7 @@ def _answers_ending_in(text: str, final: str) -> list[str]:
     return answers
 
 
-def _rewards_for_answers(
+def rewards_for_answers(
     run: ComparingRewardRun, function: Function, columns: dict[str, Value], answers: list[str]
 ) -> list[float]:
     """The rewards that a function gives for these answers to one row; empty where one is not known."""
