@@ -403,7 +403,8 @@ GRADED = "rewards.append(float(parse(content) == gold))"
             f"if not gold:\n            rewards.append(0.0)\n        else:\n            {GRADED}",
             False,
         ),
-        (GRADED, False),
+        # An answer that can't be read equals a reference that can't: None is None.
+        (GRADED, True),
     ],
 )
 def test_rows_whose_reference_is_not_read_pay_nothing(

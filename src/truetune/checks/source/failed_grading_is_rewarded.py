@@ -2,10 +2,10 @@
 
 ## What it does
 Looks at reward functions of TRL and at verl's `compute_score` for code that gives a reward of 1 or more if the grader
-fails: in an `except`, or in the branch for a reference that could not be read (`if not gold_parsed:`). Where the rows of a
-GRPO or RLOO trainer are next to the script, it also calls its reward functions with right, wrong and empty answers of
-rows whose references look different. It is an error where some rows pay the wrong or the empty ones in full, and others
-the right ones alone: there the reference was not read.
+fails: in an `except`, or in the branch for a reference that could not be read (`if not gold_parsed:`). Where the rows
+of a GRPO or RLOO trainer are next to the script, it also calls its reward functions with right, wrong and empty
+answers of rows whose references look different. It is an error where some rows pay the wrong or the empty ones in full,
+and others the right ones alone: there the reference was not read.
 
 ## Why it is bad
 Graders fail on answers that are broken in an unusual way: unbalanced brackets, huge numbers, a text that does not
@@ -82,6 +82,8 @@ from truetune.source.parsed_source_file import Module
 
 GOLD = re.compile(r"gold|truth|solution|refer|expected|target|label|\bsol\b", re.I)
 """Names of what an answer is compared with"""
+FULL_REWARD = 1
+"""Less may be meant as the middle between right and wrong"""
 REWARD_WORDS = ("reward", "score", "acc", "correct")
 """Parts of the names that hold rewards"""
 
