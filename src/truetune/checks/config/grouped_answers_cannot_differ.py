@@ -10,7 +10,8 @@ default temperature of 0).
 The advantage of an answer is its reward minus the mean of its group. Greedy answers are equal, and so are their
 rewards: every advantage is 0, and the model learns nothing. With one answer, verl takes 0 as the mean: the reward
 itself is the advantage, a reward of 0 never makes an answer less likely, and the steps are noisy. NeMo RL takes the
-reward itself as the mean, and the model learns nothing; prime-rl drops such answers. In validation, the mean over equal
+reward itself as the mean, and the model learns nothing; prime-rl drops such answers. TRL, ms-swift and OpenRLHF stop,
+OpenRLHF only once Ray runs its job. In validation, the mean over equal
 answers is that of one answer, at several times the cost.
 
 ## Example
@@ -96,7 +97,7 @@ class GroupedAnswersCannotDiffer(ConfigRule):
         sampling = answer_sampling(self.subject) if self.unmet() is None else None
         if sampling is None:
             return
-        if sampling.group.value == 1 and not sampling.refuses_one:
+        if sampling.group.value == 1:
             yield self._finding_on_group_of_one_answer(sampling)
         elif sampling.setting_making_answers_greedy is not None:
             yield self._finding_on_greedy_answers(sampling)

@@ -8,7 +8,8 @@ Finds pairs of settings of which one overrides the other: `warmup_steps` over `w
 only reads if another one has a certain value: Axolotl's `cosine_min_lr_ratio` under `lr_scheduler: cosine`, TRL's
 `ref_model_sync_steps` under `sync_ref_model`, LLaMA-Factory's `simpo_gamma` under `pref_loss: simpo`, torchtune's
 `recipe_checkpoint` under `resume_from_checkpoint`, verl's `kl_loss_coef` under `use_kl_loss`, and others; it is info if
-the other one is explicitly switched off. It also finds LoRA settings (rank, scale, modules) that differ from the
+the other one is explicitly switched off. verl's two KL penalties are alternatives: with a coefficient for each and
+both switched off, nothing of what the coefficients ask for is left, and it is a warning. It also finds LoRA settings (rank, scale, modules) that differ from the
 adapter_config.json of an adapter that training continues (`lora_model_dir`, `adapter_name_or_path`, `adapters`), and a
 `dataset_text_field` if the rows are chats.
 
@@ -45,7 +46,7 @@ Only you know which of the two you meant.
 
 ## References
 - transformers `TrainingArguments`: the descriptions of `max_steps`, `warmup_steps` and `eval_strategy`
-- verl-project/verl#455, hkust-nlp/Laser#4 (a KL term of verl that is not switched on)
+- verl-project/verl#455, verl-project/verl#3276, hkust-nlp/Laser#4 (a KL term of verl that is not switched on)
 - hiyouga/LLaMA-Factory#2196 (an adapter that is continued)
 - axolotl `SchedulerMixin.create_scheduler`; trl `DPOTrainer`, `GRPOTrainer`; LLaMA-Factory `train/dpo/trainer.py`
 """
@@ -64,10 +65,14 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
 )
 from truetune.checks.config.evidence.settings_of_continued_adapter import continued_adapter
 from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
-from truetune.checks.config.evidence.settings_read_under_conditions import unread_settings
+from truetune.checks.config.evidence.settings_read_under_conditions import (
+    UnreadSettings,
+    unread_settings,
+)
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import max_steps_of_run
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
+from truetune.checks.hyperparameter_limits import parse_setting_number
 from truetune.checks.rule import ConfigRule
 from truetune.errors import format_name_list
 from truetune.settings.config import Config
@@ -160,7 +165,12 @@ class SettingOverruled(ConfigRule):
     def _findings_on_unread_settings(self) -> Iterator[Finding]:
         """Findings on settings that are read only where another one has certain values."""
         config = self.subject
-        for unread in unread_settings(config):
+        all_unread = list(unread_settings(config))
+        alternatives = _alternatives_that_are_all_off(config, all_unread)
+        yield from self._findings_on_alternatives_that_are_off(alternatives)
+        for unread in all_unread:
+            if unread in alternatives:
+                continue
             switch = unread.condition.switch
             have, them = ("have", "them") if len(unread.keys) > 1 else ("has", "it")
             needed = " or ".join(unread.needed)
@@ -181,6 +191,28 @@ class SettingOverruled(ConfigRule):
                     setting_case(config, unread.switch_value, switch),
                 ],
             )
+
+    def _findings_on_alternatives_that_are_off(
+        self, alternatives: list[UnreadSettings]
+    ) -> Iterator[Finding]:
+        """The finding on ways to the same end of which each has settings, and none is on."""
+        config = self.subject
+        if not alternatives:
+            return
+        keys = [key for unread in alternatives for key in unread.keys]
+        switches = [unread.condition.switch for unread in alternatives]
+        yield self.finding(
+            f"{format_name_list(keys)} have no effect: {format_name_list(switches)} are off, so the run has none of"
+            " what they ask for",
+            f"set {switches[0]} to true, or remove the settings that nothing reads",
+            cases=[
+                *(setting_case(config, value_at_dotted_key(config.raw, key), key) for key in keys),
+                *(
+                    setting_case(config, unread.switch_value, unread.condition.switch)
+                    for unread in alternatives
+                ),
+            ],
+        )
 
     def _findings_on_lora_settings_adapter_decides(self) -> Iterator[Finding]:
         """The finding on settings of LoRA that the adapter decides which the training continues."""
@@ -333,6 +365,33 @@ class SettingOverruled(ConfigRule):
                 setting_case(config, limit, "training.max_steps"),
             ],
         )
+
+
+def _alternatives_that_are_all_off(
+    config: Config, all_unread: list[UnreadSettings]
+) -> list[UnreadSettings]:
+    """Unread settings whose switches are alternatives of each other, where each has a number and all are off.
+
+    One leftover coefficient says little of what its user wants, and scripts without a KL set all of them to 0.
+    """
+    return [
+        unread
+        for unread in all_unread
+        if unread.is_off_on_purpose
+        and _holds_a_number(config, unread)
+        and any(
+            other.condition.switch == unread.condition.or_switch
+            and other.is_off_on_purpose
+            and _holds_a_number(config, other)
+            for other in all_unread
+        )
+    ]
+
+
+def _holds_a_number(config: Config, unread: UnreadSettings) -> bool:
+    """Is one of the unread settings a number above 0?"""
+    values = (value_at_dotted_key(config.raw, key) for key in unread.keys)
+    return any((parse_setting_number(value) or 0) > 0 for value in values)
 
 
 def _rows_seen(training: Training, steps: int) -> int:
