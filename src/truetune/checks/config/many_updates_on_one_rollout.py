@@ -4,13 +4,14 @@
 For trainings by rewards, counts the updates between two rollouts: verl's `train_batch_size / ppo_mini_batch_size` times
 `ppo_epochs`, TRL's and ms-swift's `steps_per_generation / gradient_accumulation_steps` times `num_iterations`,
 OpenRLHF's `rollout_batch_size` times `n_samples_per_prompt` by `train_batch_size`, times `max_epochs`, and NeMo RL's
-answers of a step by `train_global_batch_size`. It fires above 32.
+answers of a step by `train_global_batch_size`. It fires above 64.
 
 ## Why it is bad
 The answers come from the policy before the first update. After dozens of updates the probabilities of their tokens are
 others: most ratios leave the clip range, and their tokens have no gradient. Reports show a clip fraction that rises
 within each step, an entropy that jumps, and a collapse of the reward. Published recipes make 1 (DeepSeekMath), 4 (GSPO,
-verl's examples), 8 (OpenRLHF's examples) and 16 updates (DAPO), and 16 are already blamed for instability.
+verl's examples), 8 (OpenRLHF's examples), 16 (DAPO) and up to 64 updates (SimpleRL); 16 are already blamed for
+instability.
 
 ## Example
 ```yaml
@@ -55,8 +56,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 
-# DAPO's 16 is the most of the published recipes. Twice as many is surely no copy of one.
-MAX_UPDATES = 32
+# The most of the published recipes: SimpleRL's PPO with OpenRLHF, 1,024 prompts of 8 answers in batches of 128.
+MAX_UPDATES = 64
 
 
 class ManyUpdatesOnOneRollout(ConfigRule):

@@ -53,6 +53,9 @@ def _updates_of_trl(config: Config) -> UpdatesOnRollout | None:
     )
     steps = _setting_or_value(config, "steps_per_generation", accumulation.value)
     iterations = _setting_or_value(config, "num_iterations", 1)
+    if not steps.is_written and not accumulation.is_written:
+        # Whatever the accumulation is by default, a generation lasts for one of it.
+        return _quotient((), (), iterations)
     return _quotient((steps,), (accumulation,), iterations)
 
 
