@@ -88,8 +88,8 @@ class ManyUpdatesOnOneRollout(ConfigRule):
             return
         names = ", ".join(f"{one.key} {one.value_as_text}" for one in updates.settings)
         yield self.finding(
-            f"each rollout is trained in {updates.count:,.0f} updates ({names}): the last ones train on answers of a policy"
-            f" that is {updates.count - 1:,.0f} updates old",
+            f"each rollout is trained in {updates.count:,.0f} updates ({names}): the last ones train on answers"
+            f" of a policy that is {updates.count - 1:,.0f} updates old",
             "enlarge the batch of an update, or sample fewer answers at once, for 1 to 16 updates on a rollout",
             cases=[case_of_setting(self.subject, one) for one in updates.settings],
         )

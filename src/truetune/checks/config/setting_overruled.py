@@ -8,10 +8,10 @@ Finds pairs of settings of which one overrides the other: `warmup_steps` over `w
 only reads if another one has a certain value: Axolotl's `cosine_min_lr_ratio` under `lr_scheduler: cosine`, TRL's
 `ref_model_sync_steps` under `sync_ref_model`, LLaMA-Factory's `simpo_gamma` under `pref_loss: simpo`, torchtune's
 `recipe_checkpoint` under `resume_from_checkpoint`, verl's `kl_loss_coef` under `use_kl_loss`, and others; it is info if
-the other one is explicitly switched off. verl's two KL penalties are alternatives: with a coefficient for each and
-both switched off, nothing of what the coefficients ask for is left, and it is a warning. It also finds LoRA settings (rank, scale, modules) that differ from the
-adapter_config.json of an adapter that training continues (`lora_model_dir`, `adapter_name_or_path`, `adapters`), and a
-`dataset_text_field` if the rows are chats.
+the other one is explicitly switched off. verl's two KL penalties are alternatives: with a coefficient for each and both
+switched off, nothing of what the coefficients ask for is left, and it is a warning. It also finds LoRA settings (rank,
+scale, modules) that differ from the adapter_config.json of an adapter that training continues (`lora_model_dir`,
+`adapter_name_or_path`, `adapters`), and a `dataset_text_field` if the rows are chats.
 
 ## Why it is bad
 The value that you see is not the one that is used. Three epochs with `max_steps: 100` end after 100 steps. Rows that
