@@ -147,7 +147,7 @@ class ClipRangeDoesNotFitTheRatio(ConfigRule):
         if not any(one.is_written for one in settings):
             return Unmet("it is about trainings that set a clip range, or what its ratios are of")
         updates = updates_on_one_rollout(self.subject)
-        if updates is not None and updates.count <= 1:
+        if updates is not None and updates.number <= 1:
             return Unmet("it is about trainings with several updates on a rollout")
         return None
 

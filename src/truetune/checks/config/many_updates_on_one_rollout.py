@@ -79,17 +79,17 @@ class ManyUpdatesOnOneRollout(ConfigRule):
         """The updates on one rollout."""
         updates = updates_on_one_rollout(self.subject)
         assert updates is not None, "else the rule is not judged"
-        return f"{updates.count:,.0f} updates on one rollout"
+        return f"{updates.number:,.0f} updates on one rollout"
 
     def findings(self) -> Iterator[Finding]:
         """The finding on many updates."""
         updates = updates_on_one_rollout(self.subject) if self.unmet() is None else None
-        if updates is None or updates.count <= MAX_UPDATES:
+        if updates is None or updates.number <= MAX_UPDATES:
             return
         names = ", ".join(f"{one.key} {one.value_as_text}" for one in updates.settings)
         yield self.finding(
-            f"each rollout is trained in {updates.count:,.0f} updates ({names}): the last ones train on answers"
-            f" of a policy that is {updates.count - 1:,.0f} updates old",
+            f"each rollout is trained in {updates.number:,.0f} updates ({names}): the last ones train on answers"
+            f" of a policy that is {updates.number - 1:,.0f} updates old",
             "enlarge the batch of an update, or sample fewer answers at once, for 1 to 16 updates on a rollout",
             cases=[case_of_setting(self.subject, one) for one in updates.settings],
         )

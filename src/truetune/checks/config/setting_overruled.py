@@ -293,6 +293,8 @@ class SettingOverruled(ConfigRule):
             yield self.finding(
                 f"{what}, but nothing is evaluated: eval_strategy is no",
                 remedy,
+                # Examples of ms-swift set steps without rows to evaluate, and nothing is lost by it.
+                severity="info" if config.stack == "ms-swift" else None,
                 cases=[
                     setting_case(config, f"{value:g}", field),
                     setting_case(config, "no", "training.eval_strategy"),

@@ -89,11 +89,12 @@ def _show_old_names(draft: ConfigDraft) -> None:
     """Have the places of settings with an earlier name say that name, which the file's writer knows."""
     where = dict(draft.where)
     # The last entries are parts of earlier ones, so the more exact name wins.
-    for old, now in OLD_NAMES:
+    for old_keys, todays_keys in OLD_NAMES:
+        old, now = (".".join(map(str, keys)) for keys in (old_keys, todays_keys))
         for name, place in draft.where.items():
-            rest = name.removeprefix(".".join(now))
-            written = draft.where.get(".".join(old) + rest)
-            is_part = name == ".".join(now) + rest and rest[:1] in ("", ".")
+            rest = name.removeprefix(now)
+            written = draft.where.get(old + rest)
+            is_part = name == now + rest and rest[:1] in ("", ".")
             if is_part and written is not None and written.line == place.line:
                 where[name] = written
     draft.where = where

@@ -25,7 +25,7 @@ GENERATION_BATCH = "generation_batch_size"
 class UpdatesOnRollout(NamedTuple):
     """The updates on one rollout, and the settings that make them."""
 
-    count: float
+    number: float
     """Not rounded: a last batch that is not full is an update too"""
     settings: tuple[RewardTrainingSetting, ...]
 
