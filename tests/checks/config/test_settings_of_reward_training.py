@@ -332,6 +332,13 @@ def _clipped_by_nemo_rl(width: float, **loss: object) -> dict[str, Any]:
         (WARMUP, _warmup_of_nemo_rl(5), ""),
         (OVERRULED, _kl_of_verl(in_loss=(False, 0.01), in_reward=(False, 0.05)), "warning: "),
         (OVERRULED, _kl_of_verl(in_loss=(False, 0.01), in_reward=(False, 0)), "info: "),
+        ("grouped-answers-cannot-differ", f"{SWIFT} --num_generations 1 --teacher_model a/b", ""),
+        (
+            "grouped-answers-cannot-differ",
+            "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo"
+            " actor_rollout_ref.model.path=some/model distillation.enabled=True",
+            "",
+        ),
         (OVERRULED, _kl_of_verl(in_loss=(False, 0), in_reward=(False, 0)), ""),
         (OVERRULED, _kl_of_verl(in_loss=(True, 0.01), in_reward=(False, 0.01)), ""),
         (UPDATES, f"{VERL_COMMAND} data.train_batch_size=512 {MINI_BATCH}=4", "in 128 updates"),

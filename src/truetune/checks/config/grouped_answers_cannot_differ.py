@@ -3,8 +3,9 @@
 ## What it does
 For GRPO, RLOO and related methods (TRL, verl, NeMo RL, ms-swift, OpenRLHF, prime-rl), checks how many answers are
 sampled per prompt, and how. It fires for a group of one answer and for greedy sampling: a temperature of 0, or `top_k:
-1`. For verl's validation, it fires if several answers per prompt are sampled greedily (`val_kwargs.n` above 1 with the
-default temperature of 0).
+1`. A distillation on the student's own answers (verl's `distillation.enabled`, ms-swift's `teacher_model`) compares
+none. For verl's validation, it fires if several answers per prompt are sampled greedily (`val_kwargs.n` above 1 with
+the default temperature of 0).
 
 ## Why it is bad
 The advantage of an answer is its reward minus the mean of its group. Greedy answers are equal, and so are their

@@ -8,10 +8,10 @@ Finds pairs of settings of which one overrides the other: `warmup_steps` over `w
 only reads if another one has a certain value: Axolotl's `cosine_min_lr_ratio` under `lr_scheduler: cosine`, TRL's
 `ref_model_sync_steps` under `sync_ref_model`, LLaMA-Factory's `simpo_gamma` under `pref_loss: simpo`, torchtune's
 `recipe_checkpoint` under `resume_from_checkpoint`, verl's `kl_loss_coef` under `use_kl_loss`, and others; it is info if
-the other one is explicitly switched off. verl's two KL penalties are alternatives: with a coefficient for each and both
-switched off, nothing of what the coefficients ask for is left, and it is a warning. It also finds LoRA settings (rank,
-scale, modules) that differ from the adapter_config.json of an adapter that training continues (`lora_model_dir`,
-`adapter_name_or_path`, `adapters`), and a `dataset_text_field` if the rows are chats.
+the other one is explicitly switched off. verl's two KL penalties are alternatives: with a coefficient for each, not
+both of them the default, and both switched off, nothing of what the coefficients ask for is left, and it is a warning.
+It also finds LoRA settings (rank, scale, modules) that differ from the adapter_config.json of an adapter that training
+continues (`lora_model_dir`, `adapter_name_or_path`, `adapters`), and a `dataset_text_field` if the rows are chats.
 
 ## Why it is bad
 The value that you see is not the one that is used. Three epochs with `max_steps: 100` end after 100 steps. Rows that
@@ -90,6 +90,8 @@ OLD_NAME = "evaluation_strategy"
 FIRST_AFTER_UNREAD_RESUME = "1.10.0"
 """Up to 1.9.0 the scripts of TRL call `trainer.train()`; those of 1.16 pass the checkpoint on"""
 
+DEFAULT_KL = 0.001
+"""Of both coefficients of verl 0.8. Its own examples write it where both penalties are off."""
 TEXT_BY_DEFAULT = "text"
 READ_BEFORE_TEXT = ("messages", "prompt", "completion")
 """Columns that TRL's SFTTrainer trains, whatever `dataset_text_field` names"""
@@ -374,26 +376,30 @@ def _alternatives_that_are_all_off(
 ) -> list[UnreadSettings]:
     """Unread settings whose switches are alternatives of each other, where each has a number and all are off.
 
-    One leftover coefficient says little of what its user wants, and scripts without a KL set all of them to 0.
+    One leftover coefficient says little of what its user wants, and scripts without a KL set both to 0, or leave both
+    at the default.
     """
-    return [
+    alternatives = [
         unread
         for unread in all_unread
         if unread.is_off_on_purpose
-        and _holds_a_number(config, unread)
+        and _numbers_above_0(config, unread)
         and any(
             other.condition.switch == unread.condition.or_switch
             and other.is_off_on_purpose
-            and _holds_a_number(config, other)
+            and _numbers_above_0(config, other)
             for other in all_unread
         )
     ]
+    numbers = [number for unread in alternatives for number in _numbers_above_0(config, unread)]
+    return alternatives if any(number != DEFAULT_KL for number in numbers) else []
 
 
-def _holds_a_number(config: Config, unread: UnreadSettings) -> bool:
-    """Is one of the unread settings a number above 0?"""
+def _numbers_above_0(config: Config, unread: UnreadSettings) -> list[float]:
+    """The unread settings that are numbers above 0."""
     values = (value_at_dotted_key(config.raw, key) for key in unread.keys)
-    return any((parse_setting_number(value) or 0) > 0 for value in values)
+    numbers = (parse_setting_number(value) for value in values)
+    return [number for number in numbers if number is not None and number > 0]
 
 
 def _rows_seen(training: Training, steps: int) -> int:

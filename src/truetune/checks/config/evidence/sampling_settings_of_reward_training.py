@@ -100,6 +100,8 @@ KEYS: Mapping[str, SamplingKeys] = {
     ),
 }
 """Stack -> its settings"""
+TEACHER_KEYS = {"verl": "distillation.enabled", "ms-swift": "teacher_model"}
+"""Stack -> the setting of a distillation on the student's own answers; both call its method grpo"""
 VALIDATION = SamplingKeys(
     f"{ROLLOUT}.val_kwargs.n",
     f"{ROLLOUT}.val_kwargs.temperature",
@@ -148,7 +150,7 @@ class AnswerSampling:
 def answer_sampling(config: Config) -> AnswerSampling | None:
     """How a training samples its answers; None where it compares no group, or that is not known."""
     keys = KEYS.get(config.stack)
-    if keys is None or is_config_of_python_program(config):
+    if keys is None or is_config_of_python_program(config) or _learns_from_teacher(config):
         return None
     estimator = str(config.spec.training.method)
     if keys.estimator:
@@ -157,6 +159,13 @@ def answer_sampling(config: Config) -> AnswerSampling | None:
         if estimator not in GROUP_ESTIMATORS:
             return None
     return _sampling_by_keys(config, keys, estimator)
+
+
+def _learns_from_teacher(config: Config) -> bool:
+    """Do the advantages come from a teacher's probabilities, so that one answer to a prompt is right?"""
+    key = TEACHER_KEYS.get(config.stack)
+    value = value_at_dotted_key(config.raw, key) if key is not None else None
+    return bool(value) and str(value).lower() != "false"
 
 
 def validation_sampling(config: Config) -> AnswerSampling | None:
