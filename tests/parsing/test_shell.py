@@ -19,6 +19,8 @@ def words(text: str, path: str = "run.sh") -> list[tuple[str, ...]]:
         ("a b \\\n  --c 'd e'\n", [("a", "b", "--c", "d e")]),
         ("cd x && a --b; c | d &\n", [("cd", "x"), ("a", "--b"), ("c",), ("d",)]),
         ("# a b\na # b\n", [("a",)]),
+        # A comment begins where a word does.
+        ("a --d x#500 'y'#7 --e 1 # f\nb;#c\n", [("a", "--d", "x#500", "y#7", "--e", "1"), ("b",)]),
         ("N=4\nrun --n $N --m ${N} --o $M\n", [("run", "--n", "4", "--m", "4", "--o", "$M")]),
         ("N=4\nN=5\nrun $N\n", [("run", "$N")]),
         # Without quotes a variable is as many words as it holds, with them it is one.

@@ -82,6 +82,9 @@ A quote that never closes goes to the end: tried again from each of its quotes, 
 OPEN_BODY = re.compile(r"(?:^|[\s=])'\s*[{\[][^']*\Z")
 """A quote that begins like JSON and that nothing closes: `curl -d '{`"""
 HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
+HASH_WITHIN_WORD = re.compile(r"(?<=[^\s;&|()<>])#")
+# Of the private use area: no script has it.
+STANDS_FOR_HASH = "\ue000"
 # Slurm reads these comments; other schedulers are not read.
 SBATCH_REQUEST = re.compile(r"#SBATCH\s+(--[\w-]+|-[A-Za-z])[=\s]*(\S+)?")
 DOCKER_INSTRUCTION = re.compile(r"(?:RUN|CMD|ENTRYPOINT)\s+(?:--\S+\s+)*", re.I)
@@ -377,10 +380,12 @@ def _commands_of_line(
     split = _split_unquoted_variables(line, variables)
     if len(split) > MAX_LINE_CHARACTERS:
         return
-    lexer = shlex.shlex(split, posix=True, punctuation_chars=True)
+    # shlex begins a comment at any `#`, a shell at the begin of a word alone: `--dataset rows#5000`.
+    guarded = HASH_WITHIN_WORD.sub(STANDS_FOR_HASH, split)
+    lexer = shlex.shlex(guarded, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, "#"
     try:
-        words = list(lexer)
+        words = [word.replace(STANDS_FOR_HASH, "#") for word in lexer]
     except ValueError:
         return
     yield from _commands_and_substitutions(words, number, variables, arrays)

@@ -120,7 +120,66 @@ DISTILLED = (
     "from trl.experimental.gkd import GKDConfig\n"
     "args = GKDConfig(output_dir='o', lmdba=0.5, seq_kd=True)\n"
 )
+WARMUP = "warmup-longer-than-run"
+OVERRULED = "setting-overruled"
+UPDATES = "many-updates-on-one-rollout"
+CLIP = "clip-range-does-not-fit-the-ratio"
+SHORT = "generation-limit-below-answers"
+ACTOR = "actor_rollout_ref.actor"
+MINI_BATCH, LOSS_MODE = f"{ACTOR}.ppo_mini_batch_size", f"{ACTOR}.policy_loss.loss_mode"
+LOW, HIGH = f"{ACTOR}.clip_ratio_low", f"{ACTOR}.clip_ratio_high"
+NO_ACCUMULATION = "--gradient_accumulation_steps 1"
+SEQUENCE = "--importance_sampling_level sequence"
 SCRIPT = "from trl import GRPOConfig\nargs = GRPOConfig(output_dir='o', {})\n"
+
+
+def _limits_of_nemo_rl(answers: int, engine: int) -> dict[str, Any]:
+    """NeMo RL with limits on answers and on the context of its engine."""
+    return _changed(
+        NEMO_RL,
+        policy__generation__max_new_tokens=answers,
+        policy__generation__vllm_cfg={"max_model_len": engine},
+    )
+
+
+def _verl(
+    actor_lr_warmup_steps: int | None = None,
+    lr_warmup_steps_ratio: float | None = None,
+    steps: int | None = None,
+) -> str:
+    """A command of verl with a warm-up."""
+    words = [VERL_COMMAND]
+    if actor_lr_warmup_steps is not None:
+        words.append(f"{ACTOR}.optim.lr_warmup_steps={actor_lr_warmup_steps}")
+    if lr_warmup_steps_ratio is not None:
+        words.append(f"{ACTOR}.optim.lr_warmup_steps_ratio={lr_warmup_steps_ratio}")
+    if steps is not None:
+        words.append(f"trainer.total_training_steps={steps}")
+    return " ".join(words)
+
+
+def _warmup_of_nemo_rl(steps: int) -> dict[str, Any]:
+    """A run of 40 steps of NeMo RL whose rate rises for so many."""
+    linear = "torch.optim.lr_scheduler.LinearLR"
+    rise = {
+        "name": linear,
+        "kwargs": {"start_factor": 0.1, "end_factor": 1.0, "total_iters": steps},
+    }
+    return _changed(NEMO_RL, grpo__max_num_steps=40, policy__scheduler=[rise, {"milestones": [5]}])
+
+
+def _kl_of_verl(in_loss: tuple[bool, float], in_reward: tuple[bool, float]) -> str:
+    """A command of verl with the switch and the coefficient of both KL penalties."""
+    return (
+        f"{VERL_COMMAND} {ACTOR}.use_kl_loss={in_loss[0]} {ACTOR}.kl_loss_coef={in_loss[1]}"
+        f" algorithm.use_kl_in_reward={in_reward[0]} algorithm.kl_ctrl.kl_coef={in_reward[1]}"
+    )
+
+
+def _clipped_by_nemo_rl(width: float, **loss: object) -> dict[str, Any]:
+    """NeMo RL with a clip range and four updates on a rollout."""
+    table = {"ratio_clip_min": width, "ratio_clip_max": width, **loss}
+    return _changed(NEMO_RL, policy__train_global_batch_size=128, loss_fn=table)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +210,10 @@ SCRIPT = "from trl import GRPOConfig\nargs = GRPOConfig(output_dir='o', {})\n"
         (CUT, _changed(GRPO, use_vllm=True, top_k=-1), ""),
         (CUT, f"{SWIFT} --top_p 0.8", ""),
         (CUT, f"{VERL_COMMAND} actor_rollout_ref.rollout.top_p=0.7", ""),
-        (LIMIT, _changed(GRPO, use_vllm=True, vllm_max_model_length=512), "error: the engine"),
+        (LIMIT, _changed(GRPO, use_vllm=True, vllm_max_model_length=511), "error: the engine"),
+        (LIMIT, _changed(GRPO, use_vllm=True, vllm_max_model_length=512), "info: the engine"),
+        (LIMIT, _limits_of_nemo_rl(answers=2048, engine=2048), ""),
+        (LIMIT, _limits_of_nemo_rl(answers=4096, engine=2048), "error: the engine"),
         (LIMIT, _changed(GRPO, use_vllm=True, vllm_max_model_length=1024), ""),
         (LIMIT, f"{SWIFT} --vllm_max_model_len 1024", "needs 1,024 tokens"),
         (LIMIT, f"{SWIFT} --vllm_max_model_len 4096", ""),
@@ -248,9 +310,106 @@ SCRIPT = "from trl import GRPOConfig\nargs = GRPOConfig(output_dir='o', {})\n"
         (
             "grouped-answers-cannot-differ",
             PRIME_RL.replace("group_size = 16", "rollouts_per_example = 1"),
-            "orchestrator.group_size is 1",
+            "orchestrator.rollouts_per_example is 1",
         ),
         ("grouped-answers-cannot-differ", PRIME_RL.replace("group_size = 16\n", ""), ""),
+        ("grouped-answers-cannot-differ", f"{OPENRLHF} --rollout.n_samples_per_prompt 1", "stops"),
+        ("grouped-answers-cannot-differ", _changed(GRPO, num_generations=1), "stops at its start"),
+        (
+            "grouped-answers-cannot-differ",
+            f"{OPENRLHF} --rollout.n_samples_per_prompt 1 --algo.advantage.estimator reinforce",
+            "",
+        ),
+        (WARMUP, _verl(actor_lr_warmup_steps=40, steps=50), "warning: the warm-up of 40 steps"),
+        (WARMUP, _verl(actor_lr_warmup_steps=4, steps=50), ""),
+        (WARMUP, _verl(actor_lr_warmup_steps=40, steps=-1), ""),
+        (WARMUP, _verl(actor_lr_warmup_steps=-1, lr_warmup_steps_ratio=0.9), "takes 90%"),
+        (WARMUP, _verl(lr_warmup_steps_ratio=0.1, steps=50), ""),
+        (WARMUP, f"{OPENRLHF} --lr_warmup_ratio 0.8", "takes 80%"),
+        (WARMUP, f"{PRIME_RL}\n[trainer.scheduler]\nwarmup_steps = 20\n", "of 20 steps is as long"),
+        (WARMUP, f"{PRIME_RL}\n[trainer.scheduler]\nwarmup_steps = 2\n", ""),
+        (WARMUP, _warmup_of_nemo_rl(50), "the warm-up of 50 steps is longer than"),
+        (WARMUP, _warmup_of_nemo_rl(5), ""),
+        (OVERRULED, _kl_of_verl(in_loss=(False, 0.01), in_reward=(False, 0.05)), "warning: "),
+        (OVERRULED, _kl_of_verl(in_loss=(False, 0.01), in_reward=(False, 0)), "info: "),
+        ("grouped-answers-cannot-differ", f"{SWIFT} --num_generations 1 --teacher_model a/b", ""),
+        (
+            "grouped-answers-cannot-differ",
+            "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo"
+            " actor_rollout_ref.model.path=some/model distillation.enabled=True",
+            "",
+        ),
+        (OVERRULED, _kl_of_verl(in_loss=(False, 0), in_reward=(False, 0)), ""),
+        (OVERRULED, _kl_of_verl(in_loss=(True, 0.01), in_reward=(False, 0.01)), ""),
+        (UPDATES, f"{VERL_COMMAND} data.train_batch_size=512 {MINI_BATCH}=4", "in 128 updates"),
+        (UPDATES, f"{VERL_COMMAND} data.train_batch_size=512 {MINI_BATCH}=32", ""),
+        (UPDATES, VERL_COMMAND, ""),
+        (UPDATES, _changed(GRPO, steps_per_generation=96), "in 96 updates"),
+        (UPDATES, _changed(GRPO, steps_per_generation=64, gradient_accumulation_steps=16), ""),
+        (UPDATES, _changed(GRPO, generation_batch_size=512), ""),
+        (UPDATES, SCRIPT.format("steps_per_generation=20, num_iterations=4"), "in 80 updates"),
+        (UPDATES, SCRIPT.format("gradient_accumulation_steps=8, num_iterations=4"), ""),
+        (UPDATES, f"{SWIFT} --steps_per_generation 80 {NO_ACCUMULATION}", "in 80 updates"),
+        (UPDATES, f"{SWIFT} --steps_per_generation 80", ""),
+        (UPDATES, f"{OPENRLHF} --rollout.batch_size 2048 --train.batch_size 128", "128 updates"),
+        # A published recipe of PPO with OpenRLHF (SimpleRL) makes 64.
+        (UPDATES, f"{OPENRLHF} --rollout.batch_size 1024 --train.batch_size 128", ""),
+        (UPDATES, _changed(NEMO_RL, policy__train_global_batch_size=4), "in 128 updates"),
+        (UPDATES, _changed(NEMO_RL, policy__train_global_batch_size=512), ""),
+        (CLIP, f"{SWIFT} --steps_per_generation 4 --epsilon 3e-4", "warning: epsilon 0.0003 is"),
+        (CLIP, f"{SWIFT} --steps_per_generation 4 --epsilon 0.2 --epsilon_high 0.28", ""),
+        (CLIP, f"{SWIFT} --epsilon 3e-4 --epsilon_high 4e-4", ""),
+        (CLIP, f"{SWIFT} --steps_per_generation 4 {SEQUENCE} --epsilon 3e-4", ""),
+        (CLIP, f"{SWIFT} --steps_per_generation 4 {SEQUENCE}", "info: epsilon 0.2 is"),
+        (CLIP, SCRIPT.format("num_iterations=2, epsilon=1e-3, epsilon_high=2e-3"), "warning: "),
+        (CLIP, SCRIPT.format("num_iterations=2, epsilon=1e-3, epsilon_high=5.0"), ""),
+        (CLIP, f"{VERL_COMMAND} {LOW}=0.0003 {HIGH}=0.0004", "warning: "),
+        (CLIP, f"{VERL_COMMAND} {LOW}=0.0003 {HIGH}=0.0004 {LOSS_MODE}=gspo", ""),
+        (CLIP, f"{VERL_COMMAND} {LOSS_MODE}=gspo", "info: "),
+        (CLIP, f"{VERL_COMMAND} {LOW}=0.0003 {HIGH}=0.0004 {LOSS_MODE}=cispo", ""),
+        (CLIP, f"{OPENRLHF} --actor.eps_clip 4e-4", "but policy_loss_type ppo clips"),
+        (CLIP, f"{OPENRLHF} --actor.eps_clip_low_high 0.2 0.27", ""),
+        (CLIP, _clipped_by_nemo_rl(3e-4), "warning: "),
+        (CLIP, _clipped_by_nemo_rl(3e-4, sequence_level_importance_ratios=True), ""),
+        (CLIP, _clipped_by_nemo_rl(0.2), ""),
+        (SHORT, f"{VERL_COMMAND} actor_rollout_ref.model.path=Qwen/QwQ-32B", "is 512, but Qwen"),
+        (SHORT, f"{VERL_COMMAND} data.max_response_length=512", ""),
+        (SHORT, f"{SWIFT} --model Qwen/Qwen3-8B --max_completion_length 768", "is 768"),
+        (SHORT, f"{SWIFT} --model Qwen/Qwen3-8B --max_completion_length 1024", ""),
+        (
+            SHORT,
+            f"{SWIFT} --model Qwen/Qwen3-8B --max_completion_length 512 --enable_thinking false",
+            "",
+        ),
+        (SHORT, f"{SWIFT} --model Qwen/Qwen3-8B-Base --max_completion_length 512", ""),
+        (SHORT, f"{SWIFT} --model Qwen/Qwen3-4B-Instruct-2507 --max_completion_length 512", ""),
+        (SHORT, _changed(GRPO, model_name_or_path="o/R1-Distill-Llama-8B"), "is 512"),
+        (SHORT, _changed(GRPO, reward_funcs=["think_format_reward"]), ""),
+        (
+            SHORT,
+            _changed(GRPO, reward_funcs=["think_format_reward"], max_completion_length=200),
+            "think_format_reward asks for reasoning",
+        ),
+        (
+            SHORT,
+            _changed(
+                GRPO,
+                model_name_or_path="a/Qwen3-4B",
+                chat_template_kwargs={"enable_thinking": False},
+            ),
+            "",
+        ),
+        (
+            SHORT,
+            f"{OPENRLHF} --actor.model_name_or_path a/Magistral-Small --rollout.max_new_tokens 800",
+            "is 800",
+        ),
+        (SHORT, PRIME_RL.replace("some/model", "Qwen/Qwen3-4B-Thinking-2507"), ""),
+        (
+            SHORT,
+            PRIME_RL.replace("some/model", "Qwen/Qwen3-4B-Thinking-2507").replace("2048", "512"),
+            "is 512",
+        ),
         ("learning-rate-far-from-published", PRIME_RL.replace("3e-6", "3e-3"), "far above"),
         ("learning-rate-far-from-published", PRIME_RL, ""),
         ("unknown-setting", f"{SWIFT} --num_genrations 4", "did you mean num_generations?"),

@@ -3,7 +3,9 @@
 ## What it does
 For trainings by rewards, compares the limit on answers plus the limit on prompts with the context length of the engine:
 `vllm_max_model_length` (TRL), `vllm_max_model_len` (ms-swift), `rollout.max_model_len` (verl), `max_len` (OpenRLHF),
-`vllm_cfg.max_model_len` (NeMo RL). It is an error if the answers alone do not fit.
+`vllm_cfg.max_model_len` (NeMo RL). It is an error if the answers alone are longer. Where no limit on prompts is set and
+both lengths are equal, it is info: the prompt shortens the longest answers. For NeMo RL equal lengths are right, since
+its own recipes set both to the longest row, and it limits each answer to what the prompt leaves.
 
 ## Why it is bad
 The engine cuts answers where its context ends, before the limit that the trainer knows. verl counts an answer as cut
@@ -57,7 +59,10 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
+from truetune.settings.run_spec import Severity
 
+STACKS_SUBTRACTING_THE_PROMPT = ("nemo-rl",)
+"""Their own recipes set both limits to `max_total_sequence_length`"""
 LIMITS: tuple[SettingName, ...] = ("engine limit", "answer limit", "prompt limit")
 """What is compared; without a limit on prompts, the first two"""
 
@@ -98,9 +103,14 @@ class AnswersDoNotFitIntoTheEngine(ConfigRule):
         assert engine.number is not None, "unmet() asked"
         assert answer.number is not None, "unmet() asked"
         needed = int(answer.number + (prompt.number or 0))
-        # At least one token of a prompt comes before each answer.
-        never_fits = answer.number >= engine.number
-        if needed <= engine.number and not never_fits:
+        severity: Severity = "warning"
+        if answer.number > engine.number:
+            severity = "error"
+        elif needed == engine.number and not prompt.number:
+            if config.stack in STACKS_SUBTRACTING_THE_PROMPT:
+                return
+            severity = "info"
+        elif needed <= engine.number:
             return
         parts = [prompt, answer] if prompt.number else [answer]
         room = "" if prompt.number else " and the longest prompt"
@@ -109,6 +119,6 @@ class AnswersDoNotFitIntoTheEngine(ConfigRule):
             f"the engine that samples ends at {engine.key} {engine.value_as_text}, but {names}"
             f" {'needs' if len(parts) == 1 else 'need'} {needed:,} tokens: it cuts answers before the trainer's limit",
             f"set {engine.key} to {needed}{room}, or lower {answer.key}",
-            severity="error" if never_fits else "warning",
+            severity=severity,
             cases=[case_of_setting(config, one) for one in (engine, *parts)],
         )

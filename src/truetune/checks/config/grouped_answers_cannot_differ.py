@@ -3,14 +3,16 @@
 ## What it does
 For GRPO, RLOO and related methods (TRL, verl, NeMo RL, ms-swift, OpenRLHF, prime-rl), checks how many answers are
 sampled per prompt, and how. It fires for a group of one answer and for greedy sampling: a temperature of 0, or `top_k:
-1`. For verl's validation, it fires if several answers per prompt are sampled greedily (`val_kwargs.n` above 1 with the
-default temperature of 0).
+1`. A distillation on the student's own answers (verl's `distillation.enabled`, ms-swift's `teacher_model`) compares
+none. For verl's validation, it fires if several answers per prompt are sampled greedily (`val_kwargs.n` above 1 with
+the default temperature of 0).
 
 ## Why it is bad
 The advantage of an answer is its reward minus the mean of its group. Greedy answers are equal, and so are their
 rewards: every advantage is 0, and the model learns nothing. With one answer, verl takes 0 as the mean: the reward
 itself is the advantage, a reward of 0 never makes an answer less likely, and the steps are noisy. NeMo RL takes the
-reward itself as the mean, and the model learns nothing; prime-rl drops such answers. In validation, the mean over equal
+reward itself as the mean, and the model learns nothing; prime-rl drops such answers. TRL, ms-swift and OpenRLHF stop,
+OpenRLHF only once Ray runs its job. In validation, the mean over equal
 answers is that of one answer, at several times the cost.
 
 ## Example
@@ -96,7 +98,7 @@ class GroupedAnswersCannotDiffer(ConfigRule):
         sampling = answer_sampling(self.subject) if self.unmet() is None else None
         if sampling is None:
             return
-        if sampling.group.value == 1 and not sampling.refuses_one:
+        if sampling.group.value == 1:
             yield self._finding_on_group_of_one_answer(sampling)
         elif sampling.setting_making_answers_greedy is not None:
             yield self._finding_on_greedy_answers(sampling)

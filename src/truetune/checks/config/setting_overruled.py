@@ -8,9 +8,10 @@ Finds pairs of settings of which one overrides the other: `warmup_steps` over `w
 only reads if another one has a certain value: Axolotl's `cosine_min_lr_ratio` under `lr_scheduler: cosine`, TRL's
 `ref_model_sync_steps` under `sync_ref_model`, LLaMA-Factory's `simpo_gamma` under `pref_loss: simpo`, torchtune's
 `recipe_checkpoint` under `resume_from_checkpoint`, verl's `kl_loss_coef` under `use_kl_loss`, and others; it is info if
-the other one is explicitly switched off. It also finds LoRA settings (rank, scale, modules) that differ from the
-adapter_config.json of an adapter that training continues (`lora_model_dir`, `adapter_name_or_path`, `adapters`), and a
-`dataset_text_field` if the rows are chats.
+the other one is explicitly switched off. verl's two KL penalties are alternatives: with a coefficient for each, not
+both of them the default, and both switched off, nothing of what the coefficients ask for is left, and it is a warning.
+It also finds LoRA settings (rank, scale, modules) that differ from the adapter_config.json of an adapter that training
+continues (`lora_model_dir`, `adapter_name_or_path`, `adapters`), and a `dataset_text_field` if the rows are chats.
 
 ## Why it is bad
 The value that you see is not the one that is used. Three epochs with `max_steps: 100` end after 100 steps. Rows that
@@ -45,7 +46,7 @@ Only you know which of the two you meant.
 
 ## References
 - transformers `TrainingArguments`: the descriptions of `max_steps`, `warmup_steps` and `eval_strategy`
-- verl-project/verl#455, hkust-nlp/Laser#4 (a KL term of verl that is not switched on)
+- verl-project/verl#455, verl-project/verl#3276, hkust-nlp/Laser#4 (a KL term of verl that is not switched on)
 - hiyouga/LLaMA-Factory#2196 (an adapter that is continued)
 - axolotl `SchedulerMixin.create_scheduler`; trl `DPOTrainer`, `GRPOTrainer`; LLaMA-Factory `train/dpo/trainer.py`
 """
@@ -64,10 +65,14 @@ from truetune.checks.config.evidence.setting_places_and_known_keys import (
 )
 from truetune.checks.config.evidence.settings_of_continued_adapter import continued_adapter
 from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
-from truetune.checks.config.evidence.settings_read_under_conditions import unread_settings
+from truetune.checks.config.evidence.settings_read_under_conditions import (
+    UnreadSettings,
+    unread_settings,
+)
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import max_steps_of_run
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
+from truetune.checks.hyperparameter_limits import parse_setting_number
 from truetune.checks.rule import ConfigRule
 from truetune.errors import format_name_list
 from truetune.settings.config import Config
@@ -85,6 +90,8 @@ OLD_NAME = "evaluation_strategy"
 FIRST_AFTER_UNREAD_RESUME = "1.10.0"
 """Up to 1.9.0 the scripts of TRL call `trainer.train()`; those of 1.16 pass the checkpoint on"""
 
+DEFAULT_KL = 0.001
+"""Of both coefficients of verl 0.8. Its own examples write it where both penalties are off."""
 TEXT_BY_DEFAULT = "text"
 READ_BEFORE_TEXT = ("messages", "prompt", "completion")
 """Columns that TRL's SFTTrainer trains, whatever `dataset_text_field` names"""
@@ -160,7 +167,12 @@ class SettingOverruled(ConfigRule):
     def _findings_on_unread_settings(self) -> Iterator[Finding]:
         """Findings on settings that are read only where another one has certain values."""
         config = self.subject
-        for unread in unread_settings(config):
+        all_unread = list(unread_settings(config))
+        alternatives = _alternatives_that_are_all_off(config, all_unread)
+        yield from self._findings_on_alternatives_that_are_off(alternatives)
+        for unread in all_unread:
+            if unread in alternatives:
+                continue
             switch = unread.condition.switch
             have, them = ("have", "them") if len(unread.keys) > 1 else ("has", "it")
             needed = " or ".join(unread.needed)
@@ -181,6 +193,28 @@ class SettingOverruled(ConfigRule):
                     setting_case(config, unread.switch_value, switch),
                 ],
             )
+
+    def _findings_on_alternatives_that_are_off(
+        self, alternatives: list[UnreadSettings]
+    ) -> Iterator[Finding]:
+        """The finding on ways to the same end of which each has settings, and none is on."""
+        config = self.subject
+        if not alternatives:
+            return
+        keys = [key for unread in alternatives for key in unread.keys]
+        switches = [unread.condition.switch for unread in alternatives]
+        yield self.finding(
+            f"{format_name_list(keys)} have no effect: {format_name_list(switches)} are off, so the run has none of"
+            " what they ask for",
+            f"set {switches[0]} to true, or remove the settings that nothing reads",
+            cases=[
+                *(setting_case(config, value_at_dotted_key(config.raw, key), key) for key in keys),
+                *(
+                    setting_case(config, unread.switch_value, unread.condition.switch)
+                    for unread in alternatives
+                ),
+            ],
+        )
 
     def _findings_on_lora_settings_adapter_decides(self) -> Iterator[Finding]:
         """The finding on settings of LoRA that the adapter decides which the training continues."""
@@ -261,6 +295,8 @@ class SettingOverruled(ConfigRule):
             yield self.finding(
                 f"{what}, but nothing is evaluated: eval_strategy is no",
                 remedy,
+                # Examples of ms-swift set steps without rows to evaluate, and nothing is lost by it.
+                severity="info" if config.stack == "ms-swift" else None,
                 cases=[
                     setting_case(config, f"{value:g}", field),
                     setting_case(config, "no", "training.eval_strategy"),
@@ -333,6 +369,37 @@ class SettingOverruled(ConfigRule):
                 setting_case(config, limit, "training.max_steps"),
             ],
         )
+
+
+def _alternatives_that_are_all_off(
+    config: Config, all_unread: list[UnreadSettings]
+) -> list[UnreadSettings]:
+    """Unread settings whose switches are alternatives of each other, where each has a number and all are off.
+
+    One leftover coefficient says little of what its user wants, and scripts without a KL set both to 0, or leave both
+    at the default.
+    """
+    alternatives = [
+        unread
+        for unread in all_unread
+        if unread.is_off_on_purpose
+        and _numbers_above_0(config, unread)
+        and any(
+            other.condition.switch == unread.condition.or_switch
+            and other.is_off_on_purpose
+            and _numbers_above_0(config, other)
+            for other in all_unread
+        )
+    ]
+    numbers = [number for unread in alternatives for number in _numbers_above_0(config, unread)]
+    return alternatives if any(number != DEFAULT_KL for number in numbers) else []
+
+
+def _numbers_above_0(config: Config, unread: UnreadSettings) -> list[float]:
+    """The unread settings that are numbers above 0."""
+    values = (value_at_dotted_key(config.raw, key) for key in unread.keys)
+    numbers = (parse_setting_number(value) for value in values)
+    return [number for number in numbers if number is not None and number > 0]
 
 
 def _rows_seen(training: Training, steps: int) -> int:

@@ -65,8 +65,8 @@ MAX_WARMUP_SHARE = 0.5
 
 USUAL_SHARES = (0.03, 0.1)
 WARMUP_RANGE = "3 to 10 %"
-COUNTS_STEPS_ALONE = ("torchtune",)
-"""Stacks whose settings give the warm-up in steps, and never as a share"""
+COUNTS_STEPS_ALONE = ("torchtune", "nemo-rl", "prime-rl", "verl")
+"""Stacks whose settings give the warm-up in steps; verl takes a share only where they are not set"""
 
 
 class WarmupLongerThanRun(ConfigRule):

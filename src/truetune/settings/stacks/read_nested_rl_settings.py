@@ -156,6 +156,9 @@ def _read_verl_rl(draft: ConfigDraft) -> None:
     set_field_to_number(draft, "training.weight_decay", f"{ACTOR}.optim.weight_decay")
     set_field_to_number(draft, "training.max_grad_norm", f"{ACTOR}.grad_clip")
     set_field_to_number(draft, "training.num_train_epochs", "trainer.total_epochs")
+    # Both count rollouts: the rate is set once for all updates on a rollout.
+    set_field_to_number(draft, "training.max_steps", "trainer.total_training_steps")
+    _read_verl_warmup(draft, f"{ACTOR}.optim")
     _read_lora(draft, MODEL)
 
 
@@ -167,7 +170,19 @@ def _read_verl_sft(draft: ConfigDraft) -> None:
     set_field_to_number(draft, "training.weight_decay", "optim.weight_decay")
     set_field_to_number(draft, "training.max_grad_norm", "optim.clip_grad")
     set_field_to_number(draft, "training.num_train_epochs", "trainer.total_epochs")
+    set_field_to_number(draft, "training.max_steps", "trainer.total_training_steps")
+    _read_verl_warmup(draft, "optim")
     _read_lora(draft, "model")
+
+
+def _read_verl_warmup(draft: ConfigDraft, table: str) -> None:
+    """The warm-up of verl: steps, or where these are below 0 (the default) or not set, a share of the run."""
+    steps = draft.get(f"{table}.lr_warmup_steps")
+    number = _number_of_value(steps)
+    if number is not None and number >= 0:
+        set_field_to_number(draft, "training.warmup_steps", f"{table}.lr_warmup_steps")
+    elif steps is None or number is not None:
+        set_field_to_number(draft, "training.warmup_ratio", f"{table}.lr_warmup_steps_ratio")
 
 
 def _read_lora(draft: ConfigDraft, table: str) -> None:
@@ -198,6 +213,7 @@ def read_nemo_rl_config(document: LocatedDocument) -> Config:
     set_field_to_number(draft, "training.weight_decay", "policy.optimizer.kwargs.weight_decay")
     set_field_to_number(draft, "training.num_train_epochs", f"{method}.max_num_epochs")
     set_field_to_number(draft, "training.max_steps", f"{method}.max_num_steps")
+    draft.put("training.warmup_steps", _warmup_of_nemo_rl(draft), "policy.scheduler")
     # `val:accuracy` is the accuracy of the validation.
     draft.take(
         "training.metric_for_best_model",
@@ -219,15 +235,36 @@ def read_nemo_rl_config(document: LocatedDocument) -> Config:
     return draft.make_config({*draft.values, *map(str, value)}, None, ())
 
 
+def _warmup_of_nemo_rl(draft: ConfigDraft) -> float | None:
+    """The steps of NeMo RL's warm-up: the first of its schedulers, if that raises the rate; None without one."""
+    schedulers = draft.get("policy.scheduler")
+    first = schedulers[0] if isinstance(schedulers, list) and schedulers else None
+    if not isinstance(first, Mapping) or not str(first.get("name")).endswith("LinearLR"):
+        return None
+    options = first.get("kwargs")
+    if not isinstance(options, Mapping):
+        return None
+    start, end = (_number_of_value(options.get(key, 1)) for key in ("start_factor", "end_factor"))
+    if start is None or end is None or start >= end:
+        return None
+    return _number_of_value(options.get("total_iters"))
+
+
 def set_field_to_number(draft: ConfigDraft, field: str, key: str) -> None:
     """Set a field to a number, which YAML reads as a text where it is written `1e-6`; an interpolation is none."""
-    value = draft.get(key)
-    try:
-        number = float(value) if isinstance(value, (int, float, str)) else None
-    except ValueError:
-        number = None
+    number = _number_of_value(draft.get(key))
     whole = number is not None and field.endswith("max_steps")
     draft.put(field, int(number) if whole and number is not None else number, key)
+
+
+def _number_of_value(value: object) -> float | None:
+    """The number that a setting holds, also as text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
 
 
 def draft_with_dotted_names(

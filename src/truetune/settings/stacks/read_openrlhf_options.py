@@ -103,6 +103,7 @@ def _read_options(document: LocatedDocument, method: str) -> Config:
     # The rate of train_dpo is another one by default, and that of train_sft is of no use there.
     if samples_answers or method == "sft" or rate in draft.values:
         draft.take("training.learning_rate", rate)
+    draft.take("training.warmup_ratio", "lr_warmup_ratio")
     draft.take("training.num_train_epochs", "num_episodes" if samples_answers else "max_epochs")
     _read_lora(draft)
     limit = draft.get("max_len") if not samples_answers else None

@@ -13,6 +13,7 @@ from typing import Any
 
 from truetune.settings.config import Config
 from truetune.settings.located_document import KeyPath, LocatedDocument
+from truetune.settings.stacks.config_draft import ConfigDraft
 from truetune.settings.stacks.read_nested_rl_settings import (
     draft_with_dotted_names,
     set_field_to_number,
@@ -65,6 +66,7 @@ def read_prime_rl_config(document: LocatedDocument) -> Config:
     document = _with_todays_names(document)
     value = document.value if isinstance(document.value, Mapping) else {}
     draft = draft_with_dotted_names(document, "prime-rl", PRIME_RL_RELEASE, DEFAULTS)
+    _show_old_names(draft)
     algorithm = str(draft.get(f"{ORCHESTRATOR}.algo.type") or "grpo")
     method = "grpo" if algorithm in GROUP_ALGORITHMS else "ppo"
     draft.put("training.method", method, f"{ORCHESTRATOR}.algo.type")
@@ -73,6 +75,7 @@ def read_prime_rl_config(document: LocatedDocument) -> Config:
     set_field_to_number(draft, "training.weight_decay", f"{TRAINER}.optim.weight_decay")
     set_field_to_number(draft, "training.max_grad_norm", f"{TRAINER}.optim.max_norm")
     set_field_to_number(draft, "training.max_steps", "max_steps")
+    set_field_to_number(draft, "training.warmup_steps", f"{TRAINER}.scheduler.warmup_steps")
     lora = draft.get(f"{TRAINER}.model.lora.rank")
     if isinstance(lora, int) and lora > 0:
         alpha = draft.get(f"{TRAINER}.model.lora.alpha")
@@ -80,6 +83,21 @@ def read_prime_rl_config(document: LocatedDocument) -> Config:
         draft.put("training.lora", settings, f"{TRAINER}.model.lora.rank")
     draft.notes.append("settings of prime-rl: its rows are not read; name them beside it")
     return draft.make_config({*draft.values, *map(str, value)}, None, ())
+
+
+def _show_old_names(draft: ConfigDraft) -> None:
+    """Have the places of settings with an earlier name say that name, which the file's writer knows."""
+    where = dict(draft.where)
+    # The last entries are parts of earlier ones, so the more exact name wins.
+    for old_keys, todays_keys in OLD_NAMES:
+        old, now = (".".join(map(str, keys)) for keys in (old_keys, todays_keys))
+        for name, place in draft.where.items():
+            rest = name.removeprefix(now)
+            written = draft.where.get(old + rest)
+            is_part = name == now + rest and rest[:1] in ("", ".")
+            if is_part and written is not None and written.line == place.line:
+                where[name] = written
+    draft.where = where
 
 
 def _with_todays_names(document: LocatedDocument) -> LocatedDocument:

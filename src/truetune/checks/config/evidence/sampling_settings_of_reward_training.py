@@ -11,6 +11,7 @@ from typing import Any
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
     is_config_of_python_program,
+    key_as_written,
     value_at_dotted_key,
 )
 from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
@@ -39,7 +40,7 @@ class SamplingKeys:
     """Empty: the method says that groups are compared"""
     estimator_default: str = ""
     fate_of_one: str = ""
-    """What becomes of a group of one answer; empty: the program stops at it"""
+    """What becomes of a group of one answer; empty: it is right"""
 
 
 KEYS: Mapping[str, SamplingKeys] = {
@@ -72,12 +73,35 @@ KEYS: Mapping[str, SamplingKeys] = {
         fate_of_one="its advantage is 0, so prime-rl drops every answer",
     ),
     "openrlhf": SamplingKeys(
-        "n_samples_per_prompt", "temperature", "top_k", 1, 1.0, "advantage_estimator", "gae"
+        "n_samples_per_prompt",
+        "temperature",
+        "top_k",
+        1,
+        1.0,
+        "advantage_estimator",
+        "gae",
+        fate_of_one="OpenRLHF stops at its start",
     ),
-    "ms-swift": SamplingKeys("num_generations", "temperature", "top_k", 8, None),
-    "trl": SamplingKeys("num_generations", "temperature", "top_k", 8, 1.0),
+    "ms-swift": SamplingKeys(
+        "num_generations",
+        "temperature",
+        "top_k",
+        8,
+        None,
+        fate_of_one="the trainer stops at its start",
+    ),
+    "trl": SamplingKeys(
+        "num_generations",
+        "temperature",
+        "top_k",
+        8,
+        1.0,
+        fate_of_one="the trainer stops at its start",
+    ),
 }
 """Stack -> its settings"""
+TEACHER_KEYS = {"verl": "distillation.enabled", "ms-swift": "teacher_model"}
+"""Stack -> the setting of a distillation on the student's own answers; both call its method grpo"""
 VALIDATION = SamplingKeys(
     f"{ROLLOUT}.val_kwargs.n",
     f"{ROLLOUT}.val_kwargs.temperature",
@@ -112,8 +136,6 @@ class AnswerSampling:
     top_k: SamplingSetting
     estimator: str
     fate_of_one: str
-    refuses_one: bool
-    """Does the program stop at a group of one answer?"""
 
     @property
     def setting_making_answers_greedy(self) -> SamplingSetting | None:
@@ -128,7 +150,7 @@ class AnswerSampling:
 def answer_sampling(config: Config) -> AnswerSampling | None:
     """How a training samples its answers; None where it compares no group, or that is not known."""
     keys = KEYS.get(config.stack)
-    if keys is None or is_config_of_python_program(config):
+    if keys is None or is_config_of_python_program(config) or _learns_from_teacher(config):
         return None
     estimator = str(config.spec.training.method)
     if keys.estimator:
@@ -137,6 +159,13 @@ def answer_sampling(config: Config) -> AnswerSampling | None:
         if estimator not in GROUP_ESTIMATORS:
             return None
     return _sampling_by_keys(config, keys, estimator)
+
+
+def _learns_from_teacher(config: Config) -> bool:
+    """Do the advantages come from a teacher's probabilities, so that one answer to a prompt is right?"""
+    key = TEACHER_KEYS.get(config.stack)
+    value = value_at_dotted_key(config.raw, key) if key is not None else None
+    return bool(value) and str(value).lower() != "false"
 
 
 def validation_sampling(config: Config) -> AnswerSampling | None:
@@ -154,7 +183,6 @@ def _sampling_by_keys(config: Config, keys: SamplingKeys, estimator: str) -> Ans
         _sampling_setting_or_default(config, keys.top_k, None),
         estimator,
         keys.fate_of_one,
-        not keys.fate_of_one,
     )
 
 
@@ -165,6 +193,5 @@ def _sampling_setting_or_default(
     written: Any = value_at_dotted_key(config.raw, key)
     if written is None:
         return SamplingSetting(key, default if keeps_stack_defaults(config) else None)
-    return SamplingSetting(
-        key, None if holds_unknown_value(written) else parse_setting_number(written)
-    )
+    number = None if holds_unknown_value(written) else parse_setting_number(written)
+    return SamplingSetting(key_as_written(config, key), number)

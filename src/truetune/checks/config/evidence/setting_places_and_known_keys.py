@@ -64,6 +64,14 @@ def setting_case(config: Config, value: object, *names: str) -> Case:
     return case_at_place(at, f"{at.key}: {shown}")
 
 
+def key_as_written(config: Config, key: str) -> str:
+    """A setting's key as the file spells it: prime-rl takes names of earlier releases too."""
+    place = config.key_places.get(key)
+    if place is None or value_at_dotted_key(config.raw, place.key) is None:
+        return key
+    return place.key
+
+
 def case_at_place(place: SettingLocation, text: str) -> Case:
     """A case for a message: a text at its place."""
     return Case(text, file=place.file, line=place.line, column=place.column)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    key_as_written,
     setting_case,
     value_at_dotted_key,
 )
@@ -162,7 +163,8 @@ def setting_or_default(config: Config, key: str, default: object = None) -> Rewa
     if written is None:
         is_kept = keeps_stack_defaults(config) and not _had_other_default(config, key)
         return RewardTrainingSetting(key, default if is_kept else None, False)
-    return RewardTrainingSetting(key, None if holds_unknown_value(written) else written, True)
+    value = None if holds_unknown_value(written) else written
+    return RewardTrainingSetting(key_as_written(config, key), value, True)
 
 
 def case_of_setting(config: Config, setting: RewardTrainingSetting) -> Case:
