@@ -76,7 +76,6 @@ class RewardDoesNotRiseInMiniature(RecitationRule):
     fault = Fault.COMPLETIONS_GET_EQUAL_REWARDS
     symptoms = ("nothing-is-learned",)
     severity = "error"
-    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         trials = _read_trials(self)
