@@ -230,7 +230,7 @@ class RewardTrial:
     after_others: SpellingScores | None = None
     """Right answers in prose with other numbers before them, where the function pays prose without such"""
     after_wrong_ones: SpellingScores | None = None
-    """Right answers in the best form, behind a wrong one in the same form that is taken back"""
+    """Right answers after a wrong one that is taken back, in a form in which the first of two answers is paid"""
     mixed_spellings: tuple[str, ...] = ()
     """Names of spellings that some of the references have themselves"""
     right_rows: int = 0

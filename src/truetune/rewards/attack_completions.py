@@ -185,8 +185,10 @@ def _words_in_other_orders(form: AnswerForm, words: list[str]) -> Iterator[Attac
         )
     if len(words) < MIN_SENTENCE_WORDS:
         return
-    key_words = [word for word in words if len(word.strip(".,;:!?")) >= MIN_KEY_WORD_LETTERS]
-    for what, kept in (("its words", words), ("its long words", key_words)):
+    # Numbers, boxes and tags may be an answer in themselves, which stays whole in any order.
+    plain = [word for word in words if word.strip(".,;:!?()").isalpha()]
+    key_words = [word for word in plain if len(word.strip(".,;:!?()")) >= MIN_KEY_WORD_LETTERS]
+    for what, kept in (("its words", plain), ("its long words", key_words)):
         mixed = " ".join(sorted([*dict.fromkeys(kept), *OTHER_WORDS.split()], key=str.casefold))
         yield Attack("bag of words", f"{what} among 20 others, by the alphabet", form.fill(mixed))
 

@@ -5,8 +5,14 @@ A spelling counts as refused where it scores more like a wrong answer than like 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from truetune.generation.reward_trial import SpellingScores, is_above
-from truetune.rewards.answer_forms import answer_after_other_numbers, other_spellings
+from truetune.rewards.answer_forms import (
+    AnswerForm,
+    answer_after_other_numbers,
+    other_spellings,
+)
 from truetune.rewards.rows_for_rewards import RewardRow
 from truetune.rewards.score_completions import RowCompletion
 from truetune.rewards.trial_in_progress import TrialInProgress
@@ -63,10 +69,13 @@ def try_answers_after_others(trial: TrialInProgress) -> None:
 
 
 def try_answers_after_wrong_ones(trial: TrialInProgress) -> None:
-    """Score right answers in the best form behind a wrong one in it, where right ones before wrong ones are paid."""
-    if not any(one.is_paid and one.kind == "thoughts" for one in trial.tried):
+    """Score right answers behind a wrong one, in the form in which right ones before wrong ones are paid."""
+    paid = {one.completion for one in trial.tried if one.kind == "taken back" and one.is_paid}
+    # The marked form comes last: every text is one of the bare form.
+    marked_first = reversed(trial.paid_forms)
+    form = next((one for one in marked_first if _is_form_of_any(one, paid)), None)
+    if form is None:
         return
-    form = trial.paid_forms[0]
     unpaid = {one.row for one in trial.unpaid}
     outcomes: list[tuple[RewardRow, str, bool]] = []
     for row in trial.answered_rows:
@@ -82,6 +91,11 @@ def try_answers_after_wrong_ones(trial: TrialInProgress) -> None:
         row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
         paid = sum(is_paid for _, _, is_paid in outcomes)
         trial.after_wrong_ones = SpellingScores(form.name, row.number, text, len(outcomes), paid)
+
+
+def _is_form_of_any(form: AnswerForm, completions: Iterable[str]) -> bool:
+    """Do some completions begin as a form does, and end as it does?"""
+    return any(one.startswith(form.before) and one.endswith(form.after) for one in completions)
 
 
 def _is_nearer_to_right(score: float | None, right: float | None, wrong: float | None) -> bool:
