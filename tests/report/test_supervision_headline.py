@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import truetune
+from truetune.checks.reports import DataReport
 from truetune.demo import TOKENIZER
 from truetune.report.supervision_headline import supervision_verdict
 
@@ -23,6 +24,7 @@ def test_answers_of_the_rows_are_not_said_to_be_learned_where_answers_are_sample
     row = {"prompt": "What is 2 + 2?", "completion": "4"}
     rows.write_text(json.dumps(row) + "\n", encoding="utf-8")
     report = truetune.check(data=str(rows), tokenizer=str(TOKENIZER), training={"method": method})
+    assert isinstance(report, DataReport)
     headline = supervision_verdict(report).plain
     assert headline.startswith(begins), headline
     assert "1 row" in headline or "1 example" in headline
