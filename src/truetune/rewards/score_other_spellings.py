@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from truetune.generation.reward_trial import SpellingScores, is_above
+from truetune.generation.reward_trial import SpellingScores, TriedCompletion, is_above
 from truetune.rewards.answer_forms import (
     AnswerForm,
     answer_after_other_numbers,
@@ -70,10 +70,10 @@ def try_answers_after_others(trial: TrialInProgress) -> None:
 
 def try_answers_after_wrong_ones(trial: TrialInProgress) -> None:
     """Score right answers behind a wrong one, in the form in which right ones before wrong ones are paid."""
-    paid = {one.completion for one in trial.tried if one.kind == "taken back" and one.is_paid}
+    taken_back = [one for one in trial.tried if one.kind == "taken back" and one.is_paid]
     # The marked form comes last: every text is one of the bare form.
     marked_first = reversed(trial.paid_forms)
-    form = next((one for one in marked_first if _is_form_of_any(one, paid)), None)
+    form = next((one for one in marked_first if _is_form_of_any(one, taken_back)), None)
     if form is None:
         return
     unpaid = {one.row for one in trial.unpaid}
@@ -93,9 +93,10 @@ def try_answers_after_wrong_ones(trial: TrialInProgress) -> None:
         trial.after_wrong_ones = SpellingScores(form.name, row.number, text, len(outcomes), paid)
 
 
-def _is_form_of_any(form: AnswerForm, completions: Iterable[str]) -> bool:
+def _is_form_of_any(form: AnswerForm, tried: Iterable[TriedCompletion]) -> bool:
     """Do some completions begin as a form does, and end as it does?"""
-    return any(one.startswith(form.before) and one.endswith(form.after) for one in completions)
+    texts = [one.completion for one in tried]
+    return any(text.startswith(form.before) and text.endswith(form.after) for text in texts)
 
 
 def _is_nearer_to_right(score: float | None, right: float | None, wrong: float | None) -> bool:
