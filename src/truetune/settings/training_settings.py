@@ -206,6 +206,12 @@ class Training(_Part):
         """A single name as a tuple of one; anything else as it is."""
         return (value,) if isinstance(value, str) else value
 
+    @field_validator("reward_weights", mode="before")
+    @classmethod
+    def _single_weight_as_tuple(cls, value: Any) -> Any:
+        """A single number as a tuple of one, as a command line gives it; anything else as it is."""
+        return (value,) if isinstance(value, int | float | str) else value
+
     @field_validator("eval_strategy", "save_strategy", mode="before")
     @classmethod
     def _false_as_no(cls, value: Any) -> Any:
