@@ -46,6 +46,14 @@ def test_references_say_how_short_an_answer_may_be() -> None:
     assert (size.prompts, size.limit) == (20, 60)
 
 
+def test_a_training_that_samples_itself_takes_longer_and_leaves_more_time() -> None:
+    costs = PassCosts(0.1, 0.2, 0.05)
+    short = choose_pass_size(costs, rows=3_000, budget=0.03, **GIVEN)
+    sampling = choose_pass_size(costs, rows=3_000, budget=0.03, sampled=1_000, **GIVEN)
+    assert (short.limit, short.looks) < (sampling.limit, sampling.looks)
+    assert (sampling.limit, sampling.note) == (128, "")
+
+
 def test_without_a_bound_all_is_made() -> None:
     size = choose_pass_size(PassCosts(0.1, 0.2, 9.0), rows=1, budget=inf, **GIVEN)
     assert (size.prompts, size.limit, size.looks) == (20, 128, 7)

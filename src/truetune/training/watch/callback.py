@@ -245,6 +245,7 @@ class Watcher(TrainerCallback):
                 rows=args.per_device_train_batch_size
                 * args.gradient_accumulation_steps
                 * (state.max_steps - state.global_step),
+                sampled=_tokens_sampled_for_each_row(args),
             )
         )
         if size.note:
@@ -362,3 +363,8 @@ class Watcher(TrainerCallback):
 def _pick_spread_prompts(prompts: tuple[Prompt, ...], count: int) -> tuple[Prompt, ...]:
     """`count` of the prompts, spread over them evenly."""
     return tuple(prompts[i * len(prompts) // count] for i in range(count))
+
+
+def _tokens_sampled_for_each_row(args: Any) -> int:
+    """New tokens that a training samples for each row at most; 0 where it samples none."""
+    return int(args.max_completion_length or 0) if hasattr(args, "num_generations") else 0
