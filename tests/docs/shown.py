@@ -33,10 +33,11 @@ REASONS = (
            "SmolLM2-135M, tuned and asked for minutes: printed once, by the command that the page names", 9),
     Reason(r"pad = <\|pad\|>", "the demo's proof trains for a minute: tests/demo", 1),
     Reason(r"NVIDIA L40S", "the environment of another machine", 1),
+    Reason(r"^golden rollouts", "a script with GRPO is rehearsed by tests/rehearsal/test_rewards.py", 1),
     Reason(r"LAW011 at 425", "Lightning is not among the tests' packages: run by hand", 1),
     Reason(r"class Answers\(lightning\.Callback\)", "Lightning is not among the tests' packages: run by hand", 1),
-    Reason(r"rewards/margins|^asked:|'epoch'|OutOfMemoryError|eval_loss 0",
-           "a symptom: what a trainer or a model says", 8),
+    Reason(r"rewards/margins|^asked:|'epoch'|'reward_std'|eval accuracy|OutOfMemoryError|eval_loss 0",
+           "a symptom: what a trainer or a model says", 10),
     Reason(r"^(from|import) |^\"\"\"|def read_turns|, in BUILT_IN$|^.project\.entry-points|def training_step|"
            r"^truetune\.guard\(tokenizer, trainer",
            "a program or a part of one, no output", 12),
