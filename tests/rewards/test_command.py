@@ -150,6 +150,20 @@ def test_input_that_is_wrong(folder: Path, arguments: tuple[str, ...], expected:
         ("raise SystemExit(4)\n", "importing it raises SystemExit: 4"),
         ("correct = 3\n", "correct is a int and no function"),
         ("def correct(scores):\n    return scores\n", "it takes scores and no completions"),
+        (
+            "def correct(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n",
+            "and no completions; functions are called as TRL calls them",
+        ),
+        ("def correct(text, gold):\n    return sorted(text, key=lambda one: one)\n", "called as TRL calls them"),
+        (
+            "def correct(samples):\n    def score(one):\n        return 1.0\n    return [score(one) for one in samples]\n",
+            "called as TRL calls them",
+        ),
+        (
+            "def correct(weight):\n    def own(completions, **kwargs):\n        return [weight]\n    return own\n",
+            "name the one that it gives",
+        ),
+        ("def correct(weight):\n    return lambda completions, **kwargs: [weight]\n", "name the one that it gives"),
         ("def correct(completions, gold, **kwargs):\n    return []\n", "takes gold, and the rows have no such column"),
     ],
 )  # fmt: skip
@@ -168,6 +182,32 @@ def test_a_broken_line_costs_no_other_row(folder: Path) -> None:
     (folder / "rows.jsonl").write_bytes(b'{"prompt": "\xff"}\n' + ROWS.encode())
     report: Any = truetune.reward("rewards.py:correct", "rows.jsonl")
     assert report.trial.rows == 2
+    (told,) = [one for one in report.not_judged if one.what == "rows"]
+    assert told.reason.startswith("1 line holds no row: rows.jsonl:1")
+    assert report.exit_code() == 0
+
+
+@pytest.mark.parametrize("line", ["{broken", "[1, 2]", '"a text"', "3", '{"prompt": "a"'])
+def test_lines_without_a_row_are_told(folder: Path, line: str) -> None:
+    (folder / "rows.jsonl").write_text(ROWS + f"{line}\n{line}\n")
+    done = run("rewards.py:correct", "--data", "rows.jsonl")
+    assert "2 lines hold no row: rows.jsonl:3" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize("rows", [ROWS, f"{ROWS}\n\n", ROWS.replace("\n", "\r\n")])
+def test_rows_that_are_all_read_get_no_word_on_lines(folder: Path, rows: str) -> None:
+    (folder / "rows.jsonl").write_bytes(rows.encode())
+    report: Any = truetune.reward("rewards.py:correct", "rows.jsonl")
+    assert "rows" not in {one.what for one in report.not_judged}
+
+
+def test_a_column_that_may_be_on_a_broken_line(folder: Path) -> None:
+    (folder / "rows.jsonl").write_text('{"prompt": "a"}\n{broken\n')
+    said = error_of("rewards.py:correct", "--data", "rows.jsonl")
+    assert "no such column" in said
+    assert "1 line holds no row: rows.jsonl:2" in said
+    (folder / "rows.jsonl").write_text('{"prompt": "a"}\n')
+    assert "no row" not in error_of("rewards.py:correct", "--data", "rows.jsonl")
 
 
 def test_a_source_in_another_encoding(folder: Path) -> None:

@@ -259,6 +259,8 @@ class RewardTrial:
     """The highest score of all"""
     constant: float | None = None
     """The score of all completions, where it is one; None otherwise, and where that is None"""
+    different_scores_as_texts: int = 0
+    """How many scores differ where completions are texts, of a function that gives one score for all messages"""
     compared: int = 0
     """Completions that were scored again in other calls"""
     changed: tuple[ChangedScore, ...] = ()
@@ -269,6 +271,11 @@ class RewardTrial:
     def was_scored(self) -> bool:
         """Did the function give scores at all?"""
         return self.depends_on != "unknown"
+
+    @property
+    def reads_messages_as_texts(self) -> bool:
+        """Does it tell texts apart, and no completion that is a list of messages?"""
+        return self.different_scores == 1 and self.different_scores_as_texts > 1
 
     @property
     def may_pay_for_more(self) -> bool:
