@@ -115,6 +115,49 @@ def test_completions_are_messages_where_the_prompts_are(folder: Path) -> None:
     assert truetune.reward("rewards.py:correct", "rows.jsonl").trial.completions_as == "messages"
 
 
+GRADED = """
+def correct(completions, answer, **kwargs):
+    scores = []
+    for text, gold in zip(completions, answer):
+        read = text.strip().isdigit()
+        scores.append({skipped} if gold in {left} else 1.0 if text == gold else {other} if read else {unread})
+    return scores
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "other", "unread", "wrong", "paid"),
+    [
+        # What another answer gets is said, and not what a text gets that can't be read.
+        ((), -0.5, -1.0, "-1 to -0.5", "2 of 2 rows"),
+        ((), 0.1, 0.0, "0 to 0.1", "2 of 2 rows"),
+        ((), 0.0, 0.0, "0", "2 of 2 rows"),
+        ((), -1.0, -0.5, "-1", "2 of 2 rows"),
+        # Rows that are left to other functions are counted as such.
+        (("12",), 0.0, 0.0, "0", "1 of 2 rows, 1 gets None"),
+        (("12",), -0.5, -1.0, "-1 to -0.5", "1 of 2 rows, 1 gets None"),
+    ],
+)
+def test_the_table_of_forms(
+    folder: Path, left: tuple[str, ...], other: float, unread: float, wrong: str, paid: str
+) -> None:
+    source = GRADED.format(skipped=None, left=left, other=other, unread=unread)
+    (folder / "rewards.py").write_text(source)
+    done = run("rewards.py:correct", "--data", "rows.jsonl")
+    line = next(line for line in done.output.splitlines() if line.startswith("X  "))
+    assert line.split() == ["X", "1", *wrong.split(), *paid.split()]
+
+
+def test_refused_rows_are_not_left_rows(folder: Path) -> None:
+    """A row that gets 0 is one that the function judges."""
+    (folder / "rewards.py").write_text(
+        GRADED.format(skipped=0.0, left=("12",), other=0.0, unread=0.0)
+    )
+    report: Any = truetune.reward("rewards.py:correct", "rows.jsonl")
+    (plain,) = [form for form in report.trial.forms if form.name == "X"]
+    assert (plain.paid, plain.rows, plain.skipped) == (1, 2, 0)
+
+
 def test_which_column_is_not_known(folder: Path) -> None:
     (folder / "rows.jsonl").write_text('{"prompt": "?", "tests": ["a"], "level": 3}\n')
     (folder / "rewards.py").write_text(
@@ -156,7 +199,7 @@ def test_input_that_is_wrong(folder: Path, arguments: tuple[str, ...], expected:
         ),
         ("def correct(text, gold):\n    return sorted(text, key=lambda one: one)\n", "called as TRL calls them"),
         (
-            "def correct(samples):\n    def score(one):\n        return 1.0\n    return [score(one) for one in samples]\n",
+            "def correct(samples):\n    def score(one):\n        return 1.0\n    return list(map(score, samples))\n",
             "called as TRL calls them",
         ),
         (

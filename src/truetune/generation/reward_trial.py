@@ -88,7 +88,11 @@ class FormScores:
     right: float | None
     """Mean score of the right answers; None where there is none"""
     wrong: float | None
-    """Mean score of the wrong answers"""
+    """Mean score of the wrong answers: of each row the lower one of another answer and of a text that is none"""
+    other: float | None = None
+    """Mean score of other answers alone: another number for a number"""
+    skipped: int = 0
+    """Rows whose right answer gets None: the function leaves them to others"""
     hollow: float | None = None
     """Score of the form with nothing in it"""
     empty: str = ""

@@ -246,6 +246,7 @@ def _try_forms(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
     rows = trial.answered_rows[:FORM_ROWS]
     rights: dict[str, list[float | None]] = {form.name: [] for form in forms}
     wrongs: dict[str, list[float | None]] = {form.name: [] for form in forms}
+    others: dict[str, list[float | None]] = {form.name: [] for form in forms}
     for row in rows:
         answers = (trial.answers[row.number].text, trial.wrong_of(row).first, NO_ANSWER)
         completions = [form.fill(text) for form in forms for text in answers]
@@ -254,6 +255,7 @@ def _try_forms(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
             right, wrong, no_answer = scores[3 * place : 3 * place + 3]
             rights[form.name].append(right)
             wrongs[form.name].append(_lower(wrong, no_answer))
+            others[form.name].append(wrong)
     first = trial.answers[rows[0].number].text
     for form in forms:
         right_scores, wrong_scores = rights[form.name], wrongs[form.name]
@@ -266,6 +268,8 @@ def _try_forms(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
                 sum(is_above(right, wrong) for right, wrong in pairs),
                 _mean(right_scores),
                 _mean(wrong_scores),
+                _mean(others[form.name]),
+                sum(right is None for right in right_scores),
             )
         )
     trial.paid_forms = _choose_paid_forms(trial.forms[-len(forms) :], forms)
@@ -304,7 +308,14 @@ def _try_forms_without_answers(trial: TrialInProgress, forms: Sequence[AnswerFor
         filled, hollow = scores[2 * place], scores[2 * place + 1]
         trial.forms.append(
             FormScores(
-                form.name, texts[2 * place], 1, 0, filled, None, hollow, texts[2 * place + 1]
+                form.name,
+                texts[2 * place],
+                rows=1,
+                paid=0,
+                right=filled,
+                wrong=None,
+                hollow=hollow,
+                empty=texts[2 * place + 1],
             )
         )
     # Scores of length differ for texts of other lengths alone.
