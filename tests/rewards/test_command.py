@@ -115,6 +115,49 @@ def test_completions_are_messages_where_the_prompts_are(folder: Path) -> None:
     assert truetune.reward("rewards.py:correct", "rows.jsonl").trial.completions_as == "messages"
 
 
+GRADED = """
+def correct(completions, answer, **kwargs):
+    scores = []
+    for text, gold in zip(completions, answer):
+        read = text.strip().isdigit()
+        scores.append({skipped} if gold in {left} else 1.0 if text == gold else {other} if read else {unread})
+    return scores
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "other", "unread", "wrong", "paid"),
+    [
+        # What another answer gets is said, and not what a text gets that can't be read.
+        ((), -0.5, -1.0, "-1 to -0.5", "2 of 2 rows"),
+        ((), 0.1, 0.0, "0 to 0.1", "2 of 2 rows"),
+        ((), 0.0, 0.0, "0", "2 of 2 rows"),
+        ((), -1.0, -0.5, "-1", "2 of 2 rows"),
+        # Rows that are left to other functions are counted as such.
+        (("12",), 0.0, 0.0, "0", "1 of 2 rows, 1 gets None"),
+        (("12",), -0.5, -1.0, "-1 to -0.5", "1 of 2 rows, 1 gets None"),
+    ],
+)
+def test_the_table_of_forms(
+    folder: Path, left: tuple[str, ...], other: float, unread: float, wrong: str, paid: str
+) -> None:
+    source = GRADED.format(skipped=None, left=left, other=other, unread=unread)
+    (folder / "rewards.py").write_text(source)
+    done = run("rewards.py:correct", "--data", "rows.jsonl")
+    line = next(line for line in done.output.splitlines() if line.startswith("X  "))
+    assert line.split() == ["X", "1", *wrong.split(), *paid.split()]
+
+
+def test_refused_rows_are_not_left_rows(folder: Path) -> None:
+    """A row that gets 0 is one that the function judges."""
+    (folder / "rewards.py").write_text(
+        GRADED.format(skipped=0.0, left=("12",), other=0.0, unread=0.0)
+    )
+    report: Any = truetune.reward("rewards.py:correct", "rows.jsonl")
+    (plain,) = [form for form in report.trial.forms if form.name == "X"]
+    assert (plain.paid, plain.rows, plain.skipped) == (1, 2, 0)
+
+
 def test_which_column_is_not_known(folder: Path) -> None:
     (folder / "rows.jsonl").write_text('{"prompt": "?", "tests": ["a"], "level": 3}\n')
     (folder / "rewards.py").write_text(
@@ -150,6 +193,20 @@ def test_input_that_is_wrong(folder: Path, arguments: tuple[str, ...], expected:
         ("raise SystemExit(4)\n", "importing it raises SystemExit: 4"),
         ("correct = 3\n", "correct is a int and no function"),
         ("def correct(scores):\n    return scores\n", "it takes scores and no completions"),
+        (
+            "def correct(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n",
+            "and no completions; functions are called as TRL calls them",
+        ),
+        ("def correct(text, gold):\n    return sorted(text, key=lambda one: one)\n", "called as TRL calls them"),
+        (
+            "def correct(samples):\n    def score(one):\n        return 1.0\n    return list(map(score, samples))\n",
+            "called as TRL calls them",
+        ),
+        (
+            "def correct(weight):\n    def own(completions, **kwargs):\n        return [weight]\n    return own\n",
+            "name the one that it gives",
+        ),
+        ("def correct(weight):\n    return lambda completions, **kwargs: [weight]\n", "name the one that it gives"),
         ("def correct(completions, gold, **kwargs):\n    return []\n", "takes gold, and the rows have no such column"),
     ],
 )  # fmt: skip
@@ -168,6 +225,32 @@ def test_a_broken_line_costs_no_other_row(folder: Path) -> None:
     (folder / "rows.jsonl").write_bytes(b'{"prompt": "\xff"}\n' + ROWS.encode())
     report: Any = truetune.reward("rewards.py:correct", "rows.jsonl")
     assert report.trial.rows == 2
+    (told,) = [one for one in report.not_judged if one.what == "rows"]
+    assert told.reason.startswith("1 line holds no row: rows.jsonl:1")
+    assert report.exit_code() == 0
+
+
+@pytest.mark.parametrize("line", ["{broken", "[1, 2]", '"a text"', "3", '{"prompt": "a"'])
+def test_lines_without_a_row_are_told(folder: Path, line: str) -> None:
+    (folder / "rows.jsonl").write_text(ROWS + f"{line}\n{line}\n")
+    done = run("rewards.py:correct", "--data", "rows.jsonl")
+    assert "2 lines hold no row: rows.jsonl:3" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize("rows", [ROWS, f"{ROWS}\n\n", ROWS.replace("\n", "\r\n")])
+def test_rows_that_are_all_read_get_no_word_on_lines(folder: Path, rows: str) -> None:
+    (folder / "rows.jsonl").write_bytes(rows.encode())
+    report: Any = truetune.reward("rewards.py:correct", "rows.jsonl")
+    assert "rows" not in {one.what for one in report.not_judged}
+
+
+def test_a_column_that_may_be_on_a_broken_line(folder: Path) -> None:
+    (folder / "rows.jsonl").write_text('{"prompt": "a"}\n{broken\n')
+    said = error_of("rewards.py:correct", "--data", "rows.jsonl")
+    assert "no such column" in said
+    assert "1 line holds no row: rows.jsonl:2" in said
+    (folder / "rows.jsonl").write_text('{"prompt": "a"}\n')
+    assert "no row" not in error_of("rewards.py:correct", "--data", "rows.jsonl")
 
 
 def test_a_source_in_another_encoding(folder: Path) -> None:

@@ -214,6 +214,63 @@ def test_a_broken_function_is_named(function: str, tmp_path: Path) -> None:
     assert is_note or {finding.code for finding in grave(report)} & codes
 
 
+OF_LISTS = """
+import re
+def near_fifty(completions, **kwargs):
+    return [-abs(50 - len(completion)) for completion in completions]
+def has_box(completions, **kwargs):
+    return [float("boxed{" in completion and r"\\boxed{" in completion) for completion in completions]
+def equal(completions, answer, **kwargs):
+    return [float(completion == gold) for completion, gold in zip(completions, answer)]
+def contains(completions, answer, **kwargs):
+    return [1.0 if gold in completion else -1.0 for completion, gold in zip(completions, answer)]
+def long_ones(completions, **kwargs):
+    return [min(len(completion), 400) / 400 for completion in completions]
+def words(completions, ground_truth, **kwargs):
+    return [-float(len(set(one))) if isinstance(one, str) else -1.0 for one in completions]
+
+def takes_both(completions, **kwargs):
+    texts = [one if isinstance(one, str) else one[0]["content"] for one in completions]
+    return [1.0 if "<zork>" in text else -1.0 for text in texts]
+def other_form(completions, **kwargs):
+    return [1.0 if "<zork>" in one[0]["content"] else 0.0 for one in completions]
+def few_turns(completions, **kwargs):
+    return [-0.1 * len(one) for one in completions]
+def short(completions, environments=None, **kwargs):
+    return [-0.1 * len(one) for one in completions]
+def careful(completions, **kwargs):
+    scores = []
+    for one in completions:
+        try:
+            scores.append(1.0 if "<zork>" in one[-1]["content"] else -1.0)
+        except TypeError:
+            scores.append(-1.0)
+    return scores
+"""
+"""Functions on completions that are lists of messages: the first six take a list for a text"""
+
+
+@pytest.mark.parametrize(
+    ("function", "fires"),
+    [
+        *((name, True) for name in ("near_fifty", "has_box", "equal", "contains", "long_ones", "words")),
+        *((name, False) for name in ("takes_both", "other_form", "few_turns", "short", "careful")),
+    ],
+)  # fmt: skip
+def test_messages_that_are_taken_for_texts(function: str, fires: bool, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OF_LISTS)
+    data = tmp_path / "rows.jsonl"
+    rows = [{**row, "ground_truth": row["answer"]} for row in chats_of(SUMS[:2])]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = check_reward(f"{tmp_path / 'own.py'}:{function}", [str(data)])
+    found = [finding for finding in report.findings if finding.code == "RWD015"]
+    assert bool(found) is fires
+    assert (report.exit_code() == 1) is fires
+    if fires:
+        assert any("as texts completions get" in line for line in found[0].evidence)
+        assert not {"right answers", "what it pays for"} & {one.what for one in report.not_judged}
+
+
 def test_every_function_of_the_files_is_tried() -> None:
     """Else one is forgotten in silence."""
     helpers = {"text_of", "number_of", "last_box", "xml_answer", "words_of", "runs", "slow"}

@@ -88,7 +88,11 @@ class FormScores:
     right: float | None
     """Mean score of the right answers; None where there is none"""
     wrong: float | None
-    """Mean score of the wrong answers"""
+    """Mean score of the wrong answers: of each row the lower one of another answer and of a text that is none"""
+    other: float | None = None
+    """Mean score of other answers alone: another number for a number"""
+    skipped: int = 0
+    """Rows whose right answer gets None: the function leaves them to others"""
     hollow: float | None = None
     """Score of the form with nothing in it"""
     empty: str = ""
@@ -259,6 +263,8 @@ class RewardTrial:
     """The highest score of all"""
     constant: float | None = None
     """The score of all completions, where it is one; None otherwise, and where that is None"""
+    different_scores_as_texts: int = 0
+    """How many scores differ where completions are texts, of a function that gives one score for all messages"""
     compared: int = 0
     """Completions that were scored again in other calls"""
     changed: tuple[ChangedScore, ...] = ()
@@ -269,6 +275,11 @@ class RewardTrial:
     def was_scored(self) -> bool:
         """Did the function give scores at all?"""
         return self.depends_on != "unknown"
+
+    @property
+    def reads_messages_as_texts(self) -> bool:
+        """Does it tell texts apart, and no completion that is a list of messages?"""
+        return self.different_scores == 1 and self.different_scores_as_texts > 1
 
     @property
     def may_pay_for_more(self) -> bool:

@@ -94,9 +94,18 @@ def _add_forms(table: Table, name: str, forms: Sequence[FormScores], trial: Rewa
     """Add a line on one form, or on several that are not paid."""
     cells: list[Text | str] = [Text(name), _range_of_scores([form.right for form in forms])]
     if trial.reference_column:
-        paid, rows = sum(form.paid for form in forms), sum(form.rows for form in forms)
-        cells += [_range_of_scores([form.wrong for form in forms]), f"{paid} of {rows} rows"]
+        # A text that can't be read may get less than another answer: both are wrong ones.
+        wrongs = [score for form in forms for score in (form.wrong, form.other)]
+        cells += [_range_of_scores(wrongs), _rows_paid(forms)]
     table.add_row(*cells)
+
+
+def _rows_paid(forms: Sequence[FormScores]) -> str:
+    """How many right answers are paid, and how many get None: those rows are left to other functions."""
+    paid, rows = sum(form.paid for form in forms), sum(form.rows for form in forms)
+    skipped = sum(form.skipped for form in forms)
+    none = f", {skipped} get{'s' if skipped == 1 else ''} None" if skipped else ""
+    return f"{paid} of {rows} rows{none}"
 
 
 def _table(*headings: str) -> Table:

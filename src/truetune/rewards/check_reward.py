@@ -9,10 +9,11 @@ from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.reports import Subject
 from truetune.checks.rule import RewardRule
 from truetune.checks.rule_runner import choose_rules, run_rules
+from truetune.errors import UsageError
 from truetune.generation.reward_trial import RewardTrial
 from truetune.rewards.reward_process import parse_target
 from truetune.rewards.reward_report import RewardReport
-from truetune.rewards.rows_for_rewards import read_reward_rows
+from truetune.rewards.rows_for_rewards import MissingColumn, ReadRows, read_reward_rows
 from truetune.rewards.trial_in_progress import TrialOptions
 from truetune.rewards.try_reward_function import try_reward_function
 from truetune.settings.run_spec import RunSpec
@@ -49,8 +50,15 @@ def check_reward(
     started = time.perf_counter()
     spec = spec or RunSpec()
     target = parse_target(function)
-    trial = try_reward_function(target, read_reward_rows(data, rows), options or TrialOptions())
-    judgement = judge_reward(trial, spec)
+    read = read_reward_rows(data, rows)
+    try:
+        trial = try_reward_function(target, read.rows, options or TrialOptions())
+    except MissingColumn as error:
+        # The column may be on the lines that could not be read.
+        if read.broken:
+            raise UsageError(f"{error}; {read.lines_without_row}") from None
+        raise
+    judgement = Judgement.of([judge_reward(trial, spec), Judgement(not_judged=_unread(read))])
     return RewardReport(
         spec=spec.model_copy(update={"data": tuple(data)}),
         subjects=(Subject("reward function", function, tuple(_facts(trial))),),
@@ -68,6 +76,13 @@ def judge_reward(trial: RewardTrial, spec: RunSpec) -> Judgement:
     return Judgement.of([judged, Judgement(not_judged=tuple(_not_tried(trial)))])
 
 
+def _unread(read: ReadRows) -> tuple[NotJudged, ...]:
+    """The lines that hold no row. The others were tried, so that it is told and is no failure of the trial."""
+    if not read.broken:
+        return ()
+    return (NotJudged("rows", read.lines_without_row, asked=False, always_told=True),)
+
+
 def _facts(trial: RewardTrial) -> Iterator[tuple[str, str]]:
     """Short facts that head the report."""
     yield "rows", f"{trial.rows:,}"
@@ -83,9 +98,9 @@ def _not_tried(trial: RewardTrial) -> Iterator[NotJudged]:
             "right answers", trial.reference_problem, unlock=f"--reference COLUMN; or {GOLDEN_HINT}"
         )
     elif trial.was_scored and trial.reference_column and not trial.best_form:
-        if trial.may_pay_for_more:
+        if trial.may_pay_for_more and not trial.reads_messages_as_texts:
             yield NotJudged("right answers", _why_unpaid(trial), unlock=GOLDEN_HINT)
-    elif trial.depends_on == "nothing" and trial.constant is not None and trial.constant <= 0:
+    elif _may_pay_for_what_was_not_tried(trial):
         yield NotJudged(
             "what it pays for",
             f"each of {trial.completions:,} completions gets {trial.constant:g}",
@@ -97,6 +112,13 @@ def _not_tried(trial: RewardTrial) -> Iterator[NotJudged]:
             f"the trial was ended after {trial.completions:,} completions: the function is too slow for more",
             unlock="try fewer rows (--rows), or give it more time (--max-seconds)",
         )
+
+
+def _may_pay_for_what_was_not_tried(trial: RewardTrial) -> bool:
+    """Does it give 0 or less for all, with no other reason known than that its form was not tried?"""
+    if trial.depends_on != "nothing" or trial.reads_messages_as_texts:
+        return False
+    return trial.constant is not None and trial.constant <= 0
 
 
 def _why_unpaid(trial: RewardTrial) -> str:

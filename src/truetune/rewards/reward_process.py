@@ -93,6 +93,8 @@ class LoadedFunction:
     texts: tuple[str, ...]
     """The strings that its code names"""
     notes: tuple[str, ...]
+    makes_functions: bool = False
+    """Does it define a function that takes completions: one that it gives?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,7 @@ class RewardProcess:
             bool(reply["takes_any"]),
             tuple(reply["texts"]),
             tuple(reply["notes"]),
+            bool(reply["makes_functions"]),
         )
 
     def call(

@@ -291,6 +291,17 @@ def _texts_named_by(function: Any) -> list[str]:
     return list(texts)
 
 
+def _makes_reward_functions(function: Any) -> bool:
+    """Does a function define another one that takes completions, as one does that gives a reward function?"""
+    code = getattr(_innermost_function(function), "__code__", None)
+    if code is None:
+        return False
+    inner = (one for one in code.co_consts if isinstance(one, types.CodeType))
+    return any(
+        {"completions", "completion_ids"} & set(one.co_varnames[: one.co_argcount]) for one in inner
+    )
+
+
 def _is_filled(cell: types.CellType) -> bool:
     """Has a cell of a closure a value yet?"""
     try:
@@ -428,6 +439,7 @@ class _Worker:
             "optional": self.function.optional,
             "takes_any": self.function.takes_any,
             "texts": _texts_named_by(self.function.function),
+            "makes_functions": _makes_reward_functions(self.function.function),
             "notes": self.function.notes,
         }
 

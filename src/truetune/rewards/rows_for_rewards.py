@@ -84,7 +84,28 @@ class ColumnChoice:
     """Why it is not known"""
 
 
-def read_reward_rows(paths: Sequence[str], limit: int) -> list[RewardRow]:
+class MissingColumn(UsageError):
+    """The rows that could be read lack a column that is named or that the function needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """The first rows of some files, and the lines among them that hold no row."""
+
+    rows: tuple[RewardRow, ...]
+    broken: tuple[str, ...] = ()
+    """Why each such line holds no row, with its file and line"""
+
+    @property
+    def lines_without_row(self) -> str:
+        """How many lines hold no row, and why the first one does not; empty where all do."""
+        if not self.broken:
+            return ""
+        lines = "1 line holds" if len(self.broken) == 1 else f"{len(self.broken):,} lines hold"
+        return f"{lines} no row: {self.broken[0]}"
+
+
+def read_reward_rows(paths: Sequence[str], limit: int) -> ReadRows:
     """The first rows of some files.
 
     Args:
@@ -95,21 +116,19 @@ def read_reward_rows(paths: Sequence[str], limit: int) -> list[RewardRow]:
         DataError: a file can't be read, or none of its first lines holds a row.
     """
     rows: list[RewardRow] = []
-    broken = ""
+    broken: list[str] = []
     for source in find_data_files_of_paths(paths):
         with open_raw(source.path) as raw:
             for record in read_records(source, raw):
                 if len(rows) == limit:
-                    return rows
+                    return ReadRows(tuple(rows), tuple(broken))
                 if record.error is not None or not isinstance(record.row, dict):
-                    broken = broken or str(
-                        record.error or f"{source.path}:{record.line}: no object"
-                    )
+                    broken.append(str(record.error or f"{source.path}:{record.line}: no object"))
                     continue
                 rows.append(_make_row(record.row, len(rows) + 1))
     if not rows:
-        raise DataError(broken or f"{', '.join(paths)}: the file holds no row")
-    return rows
+        raise DataError(broken[0] if broken else f"{', '.join(paths)}: the file holds no row")
+    return ReadRows(tuple(rows), tuple(broken))
 
 
 def _make_row(row: Mapping[str, Any], number: int) -> RewardRow:
@@ -138,11 +157,11 @@ def choose_reference_column(
         asked: the column that the user names.
 
     Raises:
-        UsageError: that column is missing, or the function needs one that the rows don't have.
+        MissingColumn: that column is missing, or the function needs one that the rows don't have.
     """
     columns = list(dict.fromkeys(name for row in rows for name in row.columns))
     if asked is not None and asked not in columns:
-        raise UsageError(
+        raise MissingColumn(
             f"--reference {asked}: the rows have no such column; they have {format_name_list(columns)}"
         )
     missing = [
@@ -151,7 +170,7 @@ def choose_reference_column(
         if name not in columns and name not in (*GIVEN_BY_TRL, *function.optional)
     ]
     if missing:
-        raise UsageError(
+        raise MissingColumn(
             f"the function takes {format_name_list(missing)}, and the rows have no such column; they"
             f" have {format_name_list(columns)}"
         )

@@ -68,6 +68,9 @@ class TrialInProgress:
     compared: int = 0
     skipped: int = 0
     seen_scores: set[float | None] = field(default_factory=set)
+    scored_as_texts: int = 0
+    """Completions that were scored as texts, where those of the trial are messages"""
+    scores_as_texts: set[float | None] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
 
     def wrong_of(self, row: RewardRow) -> WrongAnswers:

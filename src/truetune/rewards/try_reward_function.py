@@ -12,6 +12,7 @@ robustness alone, unless the rows have completions that it pays for (`golden`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Literal
@@ -81,6 +82,12 @@ TEXT_KINDS = ("empty", "prompt", "repeated")
 """Completions that no function should pay, whatever the right answer is"""
 MANY_WORDS = " ".join(f"word{number}" for number in range(20_000))
 """Longer than any limit that functions of length have"""
+TEXTS_OF_EACH_LENGTH = (EMPTY, "A short text.", "A text of some more words. " * 20, MANY_WORDS)
+TURN_WORDS = {
+    "turn", "turns", "message", "messages", "tool", "tools", "step", "steps", "round", "rounds", "call", "calls",
+    "environment", "environments", "env", "agent",
+}  # fmt: skip
+"""In names of functions and arguments: completions may be of several messages there, which are counted"""
 
 
 def try_reward_function(
@@ -100,10 +107,7 @@ def try_reward_function(
     with RewardProcess(target, options.seconds, python_only=options.python_only) as process:
         loaded = process.load()
         if not {"completions", "completion_ids"} & set(loaded.parameters) and not loaded.takes_any:
-            raise UsageError(
-                f"{target}: it takes {format_name_list(loaded.parameters)} and no completions; a function that makes"
-                " reward functions is no reward function: name the one that it gives"
-            )
+            raise UsageError(_message_for_no_completions(target, loaded))
         choice = choose_reference_column(loaded, rows, options.reference)
         columns = list(dict.fromkeys(name for row in rows for name in row.columns))
         scorer = CompletionScorer(
@@ -119,6 +123,17 @@ def try_reward_function(
             trial.changed += compare_with_new_process(trial, target, options)
         accesses = process.note_accesses()
         return _result(target, trial, loaded, choice, accesses, options)
+
+
+def _message_for_no_completions(target: RewardTarget, loaded: LoadedFunction) -> str:
+    """Why a function that takes no completions can't be tried, and what can be named instead."""
+    takes = f"{target}: it takes {format_name_list(loaded.parameters)} and no completions"
+    if loaded.makes_functions:
+        return f"{takes}; a function that makes reward functions is no reward function: name the one that it gives"
+    return (
+        f"{takes}; functions are called as TRL calls them, with lists: name one that takes `completions` and the"
+        " columns of the rows, and gives a list of scores"
+    )
 
 
 def _answers_of_rows(
@@ -193,6 +208,8 @@ def _try_all(
             try_answers_after_wrong_ones(trial)
     compare_calls(trial, forms)
     _try_odd_and_long_texts(trial)
+    if _may_take_messages_for_texts(trial, loaded):
+        _score_as_texts(trial)
 
 
 def _prompts_of_rows(rows: Sequence[RewardRow]) -> list[str]:
@@ -229,6 +246,7 @@ def _try_forms(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
     rows = trial.answered_rows[:FORM_ROWS]
     rights: dict[str, list[float | None]] = {form.name: [] for form in forms}
     wrongs: dict[str, list[float | None]] = {form.name: [] for form in forms}
+    others: dict[str, list[float | None]] = {form.name: [] for form in forms}
     for row in rows:
         answers = (trial.answers[row.number].text, trial.wrong_of(row).first, NO_ANSWER)
         completions = [form.fill(text) for form in forms for text in answers]
@@ -237,6 +255,7 @@ def _try_forms(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
             right, wrong, no_answer = scores[3 * place : 3 * place + 3]
             rights[form.name].append(right)
             wrongs[form.name].append(_lower(wrong, no_answer))
+            others[form.name].append(wrong)
     first = trial.answers[rows[0].number].text
     for form in forms:
         right_scores, wrong_scores = rights[form.name], wrongs[form.name]
@@ -249,6 +268,8 @@ def _try_forms(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
                 sum(is_above(right, wrong) for right, wrong in pairs),
                 _mean(right_scores),
                 _mean(wrong_scores),
+                _mean(others[form.name]),
+                sum(right is None for right in right_scores),
             )
         )
     trial.paid_forms = _choose_paid_forms(trial.forms[-len(forms) :], forms)
@@ -287,12 +308,18 @@ def _try_forms_without_answers(trial: TrialInProgress, forms: Sequence[AnswerFor
         filled, hollow = scores[2 * place], scores[2 * place + 1]
         trial.forms.append(
             FormScores(
-                form.name, texts[2 * place], 1, 0, filled, None, hollow, texts[2 * place + 1]
+                form.name,
+                texts[2 * place],
+                rows=1,
+                paid=0,
+                right=filled,
+                wrong=None,
+                hollow=hollow,
+                empty=texts[2 * place + 1],
             )
         )
     # Scores of length differ for texts of other lengths alone.
-    lengths = [EMPTY, "A short text.", "A text of some more words. " * 20, MANY_WORDS]
-    trial.score([RowCompletion(row, text) for text in lengths])
+    trial.score([RowCompletion(row, text) for text in TEXTS_OF_EACH_LENGTH])
     best = max(trial.forms, key=lambda one: -1e300 if one.right is None else one.right)
     repeated = "\n".join([best.example] * REPEATS)
     once, often = trial.score([RowCompletion(row, best.example), RowCompletion(row, repeated)])
@@ -395,6 +422,36 @@ def _try_odd_and_long_texts(trial: TrialInProgress) -> None:
     trial.score([RowCompletion(row, text) for text in texts])
 
 
+def _may_take_messages_for_texts(trial: TrialInProgress, loaded: LoadedFunction) -> bool:
+    """Does it give one score for all messages, where the number of messages can't be what it counts?
+
+    The length of a list of messages is a number of turns: a function of trainings with tools may mean that.
+    """
+    if trial.scorer.completions_as != "messages" or len(trial.seen_scores) != 1:
+        return False
+    names = (trial.scorer.process.target.function, *loaded.parameters)
+    words = {word for name in names for word in re.split(r"[\W_]+", name.lower())}
+    return not words & TURN_WORDS and "tools" not in trial.scorer.columns
+
+
+def _score_as_texts(trial: TrialInProgress) -> None:
+    """Score completions as texts that were scored as messages: one that takes a list for a text tells them apart.
+
+    One that reads `completion[0]["content"]` raises on a text, and one that takes both gives what it gave.
+    """
+    scorer, row = trial.scorer, trial.rows[0]
+    texts = [*(form.example for form in trial.forms), *ODD_TEXTS, *TEXTS_OF_EACH_LENGTH]
+    tried = [RowCompletion(row, text) for text in dict.fromkeys(texts)]
+    scorer.completions_as = "text"
+    before = scorer.process.completions
+    try:
+        scores = scorer.score_together(tried)
+    finally:
+        scorer.completions_as = "messages"
+        trial.scored_as_texts = scorer.process.completions - before
+    trial.scores_as_texts.update(scores or ())
+
+
 def _lower(one: float | None, other: float | None) -> float | None:
     """The lower of two scores; None where one is None."""
     return None if one is None or other is None else min(one, other)
@@ -446,7 +503,7 @@ def _result(
         name=str(target),
         rows=len(trial.rows),
         calls=process.calls,
-        completions=process.completions,
+        completions=process.completions - trial.scored_as_texts,
         depends_on=depends_on,
         reference_column=options.golden or choice.reference,
         has_golden_completions=options.golden is not None,
@@ -480,6 +537,7 @@ def _result(
         different_scores=len(trial.seen_scores),
         highest=_highest(trial.seen_scores),
         constant=constant,
+        different_scores_as_texts=len(trial.scores_as_texts),
         compared=trial.compared,
         changed=tuple(trial.changed),
         accesses=accesses,

@@ -41,4 +41,4 @@ def tried(example: dict[str, Any], folder: Path | None = None) -> RewardTrial:
     name = example["reward"].rpartition("def ")[2].partition("(")[0]
     target = RewardTarget(str(folder / "rewards.py"), name)
     options = TrialOptions(seconds=LIMIT_SECONDS)
-    return try_reward_function(target, read_reward_rows([str(rows)], 20), options)
+    return try_reward_function(target, read_reward_rows([str(rows)], 20).rows, options)

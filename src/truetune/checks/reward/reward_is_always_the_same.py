@@ -2,7 +2,9 @@ r"""A reward function gives the same score for all completions.
 
 ## What it does
 Scores right, wrong and empty answers in some 30 forms, long and odd texts. It fires where all get the same score
-above 0, or None. A function that gives 0 throughout may wait for a form that was not tried, and is not judged.
+above 0, or None. A function that gives 0 or less throughout may wait for a form that was not tried, and is not judged;
+unless completions are lists of messages, and it tells the same completions apart as texts. Then it takes the list for a
+text: `len(completion)` is 1, and `"42" in completion` is false.
 
 ## Why it is bad
 All advantages are 0: nothing is learned.
@@ -54,7 +56,8 @@ class RewardIsAlwaysTheSame(RewardRule):
     def unmet(self) -> Unmet | None:
         """Unmet where the function gives nothing above 0, which may be the fault of what was tried."""
         unmet = super().unmet()
-        if unmet is None and self.subject.different_scores < 2:
+        trial = self.subject
+        if unmet is None and trial.different_scores < 2 and not trial.reads_messages_as_texts:
             return Unmet(
                 "all that was tried gets 0 or less: what the function pays for was not found"
             )
@@ -66,17 +69,26 @@ class RewardIsAlwaysTheSame(RewardRule):
         return f"{trial.different_scores:,} different scores of {trial.completions:,} completions"
 
     def findings(self) -> Iterator[Finding]:
-        """The finding that all completions get the same score, above 0, or None."""
+        """The finding that all completions get one score: above 0, None, or any where messages are read as texts."""
         trial = self.subject
         if trial.different_scores != 1 or not trial.was_scored:
             return
+        as_texts = trial.reads_messages_as_texts
         # A function that gives 0 throughout may pay for something that was not tried.
-        if trial.constant is not None and trial.constant <= 0:
+        if trial.constant is not None and trial.constant <= 0 and not as_texts:
             return
+        evidence = ["TRL leaves rewards out that are None"] if trial.constant is None else []
+        remedy = "let the score depend on the completion"
+        if as_texts:
+            evidence.append(
+                f"as texts completions get {trial.different_scores_as_texts} different scores; with these rows each one"
+                " is a list of one message"
+            )
+            remedy = "read the text of the message: completion[0]['content']"
         yield self.finding(
             f"{trial.name} gives {format_reward(trial.constant)} for each of {trial.completions:,} completions:"
             " right, wrong"
             " and empty ones",
-            "let the score depend on the completion",
-            evidence=["TRL leaves rewards out that are None"] if trial.constant is None else [],
+            remedy,
+            evidence=evidence,
         )

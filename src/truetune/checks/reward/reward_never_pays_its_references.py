@@ -64,7 +64,7 @@ def _case_of_form(form: FormScores) -> Case:
     """A form, and what right and wrong answers in it get."""
     return Case(
         f"{form.name}: {quote_completion(form.example)} gets {format_reward(form.right)}, with a wrong answer"
-        f" {format_reward(form.wrong)}"
+        f" {format_reward(form.other)}"
     )
 
 
