@@ -44,7 +44,7 @@ class KnownItems(NamedTuple):
     """What is known of the items of a loop."""
 
     last: int | None = None
-    count: int | None = None
+    length: int | None = None
 
 
 class NumbersInLoop(NamedTuple):
@@ -172,7 +172,7 @@ def _last_items(module: Module, target: ast.expr, iterated: ast.expr) -> Iterato
     if not isinstance(target, ast.Tuple) or len(target.elts) != 2:
         return
     counter, item = target.elts
-    count = _known_items(module, call.args[0]).count
+    count = _known_items(module, call.args[0]).length
     first = _first_number_of_enumerate(module, call)
     if isinstance(counter, ast.Name) and count and first is not None:
         yield counter.id, first + count - 1
@@ -257,7 +257,7 @@ def _passes_of_loop(
         call = _call_behind_progress(module, loop.iter)
         is_counted = call is not None and last_name_of_called(call) == "enumerate"
         counted = call.args[0] if call is not None and is_counted and call.args else loop.iter
-        return _known_items(module, counted).count
+        return _known_items(module, counted).length
     test = loop.test
     if not isinstance(test, ast.Compare) or len(test.ops) > 1:
         return None
