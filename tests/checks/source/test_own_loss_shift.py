@@ -263,3 +263,55 @@ def test_losses_without_a_shift_are_found(text: str) -> None:
 @pytest.mark.parametrize("text", RIGHT_OR_NOT_KNOWN.values(), ids=RIGHT_OR_NOT_KNOWN)
 def test_other_losses_are_left_alone(text: str) -> None:
     assert count_findings(HEAD + text) == 0
+
+
+ANSWERS = """
+policy = AutoModelForCausalLM.from_pretrained("gpt2")
+def picked(logits, ids):
+    return torch.gather(F.log_softmax(logits, dim=-1), 2, ids.unsqueeze(-1)).squeeze(-1)
+for batch in loader:
+    prompts = batch["input_ids"]
+    ids = policy.generate(prompts, max_new_tokens=64)
+    answers = ids[:, prompts.shape[1] :]
+    width = answers.shape[1]
+    logits = policy({ids}).logits
+    loss = -picked({logits}, {labels}).mean()
+    loss.backward()
+"""
+ANSWER_SLICES = [
+    # ids of the pass, logits, labels, whether both are of the same place
+    ("ids", "logits[:, -width:, :].float()", "ids[:, -width:]", True),
+    ("ids", "logits[:, -width:]", "answers", True),
+    ("ids", "logits[:, -answers.size(1) :] / 0.7", "answers.long()", True),
+    ("ids", "logits[:, prompts.shape[1] :]", "answers", True),
+    ("ids", "logits[:, -32:]", "ids[:, -32:]", True),
+    ("ids", "logits[:, -width:-1]", "ids[:, -width:-1]", True),
+    ("ids", "logits[:, :-1][:, -width:]", "ids[:, :-1][:, -width:]", True),
+    ("ids, logits_to_keep=width", "logits[:, -width:]", "ids[:, -width:]", True),
+    (
+        "torch.cat([prompts, batch['answers']], 1)",
+        "logits[:, -batch['answers'].shape[1] :]",
+        "answers",
+        False,
+    ),
+    ("ids", "logits[:, -width - 1 : -1, :].float()", "ids[:, -width:]", False),
+    ("ids", "logits[:, -(width + 1) : -1]", "answers", False),
+    ("ids", "logits[:, :-1][:, -width:]", "ids[:, -width:]", False),
+    ("ids", "logits[:, :-1, :][:, -width:]", "ids[:, 1:][:, -width:]", False),
+    ("ids, logits_to_keep=width + 1", "logits[:, :-1]", "answers", False),
+    ("ids, logits_to_keep=width + 1", "logits[:, :-1][:, -width:]", "answers", False),
+    ("ids", "logits[:, prompts.shape[1] - 1 : -1]", "answers", False),
+    ("ids", "logits[:, -width:]", "ids[:, -other:]", False),
+    ("torch.cat([ids, more], 1)", "logits[:, -width:]", "ids[:, -width:]", False),
+    ("ids[:, :-1]", "logits[:, -width:]", "ids[:, -width:]", False),
+    ("ids[:, :-1]", "logits[:, -width:]", "answers", False),
+]
+
+
+@pytest.mark.parametrize(("ids", "logits", "labels", "is_same"), ANSWER_SLICES)
+def test_slices_that_count_from_the_end(ids: str, logits: str, labels: str, is_same: bool) -> None:
+    """Log-probabilities of sampled answers: both sides are compared by their distance from the row's end."""
+    text = HEAD + ANSWERS.replace("{ids}", ids).replace("{logits}", logits).replace(
+        "{labels}", labels
+    )
+    assert count_findings(text) == int(is_same)

@@ -133,6 +133,40 @@ save_all(model)
 """,
 }
 
+STEP = """    model(**next(it)).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+SAVE = """        model.save_pretrained("out")
+"""
+LAST_PASSES = {
+    "for step in range(500):": {
+        "step % 100 == 99": True,
+        "step % 100 == 100 - 1": True,
+        "not (step + 1) % 100": True,
+        "step and (step + 1) % 100 == 0": True,
+        "args.save and step % 100 == 99": True,
+        "1 + step % 250 == 250": True,
+        "step % 100 == 0": False,
+        "step % 100 == 49": False,
+        "not step % 100": False,
+        "(step + 1) % 300 == 0": False,
+        "step % 0 == 0": False,
+    },
+    "for step in tqdm(range(550)):": {"step % 100 == 49": True, "step % 100 == 99": False},
+    "for step, _ in enumerate(range(500), 1):": {"not step % 100": True, "step % 100 == 1": False},
+    "for step, _ in enumerate(range(500), start=first):": {"not step % 100": False},
+    "for i, step in enumerate(range(10, 110)):": {
+        "step % 50 == 9": True,
+        "i % 50 == 49": True,
+        "i % 50 == 9": False,
+    },
+    "for step in range(0, 500, 2):": {"step % 100 == 98": True, "step % 100 == 99": False},
+    "for step in range(first, 500):": {"(step + 1) % 100 == 0": True, "step % 100 == 0": False},
+    "for step in range(limit):": {"step % 100 == 99": False},
+    "for step, batch in enumerate(loader, 1):": {"step % 100 == 0": False},
+}
+
 
 def findings_of(text: str) -> list[str]:
     """The messages of the rule's findings in a script."""
@@ -150,3 +184,50 @@ def test_end_is_lost(case: str) -> None:
 def test_end_is_kept(case: str) -> None:
     """Any other save is right."""
     assert findings_of(RIGHT[case]) == []
+
+
+@pytest.mark.parametrize(
+    ("loop", "condition", "is_kept"),
+    [(loop, *one) for loop, conditions in LAST_PASSES.items() for one in conditions.items()],
+)
+def test_condition_is_computed_for_the_last_pass(loop: str, condition: str, is_kept: bool) -> None:
+    """The save in the last pass is found in any form of the condition."""
+    found = findings_of(f"{loop}\n{STEP}    if {condition}:\n{SAVE}")
+    assert len(found) == (0 if is_kept else 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [
+        (
+            f"step = 0\nwhile step < 500:\n{STEP}    step += 1\n    if step % 100 == 0:\n{SAVE}",
+            True,
+        ),
+        (
+            f"step = 0\nwhile step < 500:\n{STEP}    if step % 100 == 0:\n{SAVE}    step += 1\n",
+            False,
+        ),
+        (
+            f"step = 1\nwhile step <= 500:\n{STEP}    if step % 100 == 0:\n{SAVE}    step += 1\n",
+            True,
+        ),
+        (f"n = 0\nfor _ in range(500):\n{STEP}    n += 1\n    if n % 100 == 0:\n{SAVE}", True),
+        (f"n = 0\nfor _ in loader:\n{STEP}    n += 1\n    if n % 100 == 0:\n{SAVE}", False),
+        (
+            f"n = 0\nfor _ in range(500):\n    n = f(n)\n{STEP}    n += 1\n    if n % 100 == 0:\n{SAVE}",
+            False,
+        ),
+        (
+            f"for n in range(500):\n{STEP}    if n % 100 != 99:\n        log()\n    else:\n{SAVE}",
+            True,
+        ),
+        (
+            f"for n in range(500):\n{STEP}    if n % 100 == 99:\n        log()\n    else:\n{SAVE}",
+            False,
+        ),
+        (f"for n in range(500):\n    n = f(n)\n{STEP}    if n % 100 == 99:\n{SAVE}", False),
+    ],
+)
+def test_counter_and_branch_of_last_pass(text: str, is_kept: bool) -> None:
+    """A counter that each pass raises, and the other branch of a condition, are followed too."""
+    assert len(findings_of(text)) == (0 if is_kept else 1)

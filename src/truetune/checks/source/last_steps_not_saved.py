@@ -60,6 +60,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_optimizer_step_calls import is_backward_call
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.conditions_in_last_loop_pass import is_reached_in_last_pass
 from truetune.source.call_with_resolved_names_and_arguments import Call, last_name_of_called
 from truetune.source.parsed_source_file import Module
 
@@ -126,7 +127,7 @@ def _save_under_multiple(module: Module, call: Call) -> SavedAtMultiples | None:
     condition = None if loop is None else _condition_on_multiple_around(module, call.node, loop)
     if loop is None or condition is None:
         return None
-    if _never_ends(module, loop) or _is_last_pass_a_multiple(module, condition, loop):
+    if _never_ends(module, loop) or is_reached_in_last_pass(module, call.node, condition, loop):
         return None
     return SavedAtMultiples(call, condition, loop)
 
@@ -171,47 +172,6 @@ def _never_ends(module: Module, loop: ast.AST) -> bool:
         and not any(isinstance(part, ast.Break | ast.Return) for part in ast.walk(one))
         for one in (loop, *module.parents(loop))
     )
-
-
-def _is_last_pass_a_multiple(module: Module, condition: ast.If, loop: ast.AST) -> bool:
-    """Does the last pass of a loop of known length save: `range(1000)` and `(step + 1) % 500 == 0`?"""
-    if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name):
-        return False
-    last = _last_number_of_range(module, loop.iter)
-    if last is None:
-        return False
-    for part in _remainders(condition.test):
-        divisor = module.flow.value(part.right)
-        added = _added_to_counter(module, part.left, loop.target.id)
-        is_known = isinstance(divisor, int) and divisor > 0 and added is not None
-        if is_known and (last + (added or 0)) % divisor == 0:
-            return True
-    return False
-
-
-def _last_number_of_range(module: Module, iterated: ast.expr) -> int | None:
-    """The last number of a `range` whose bounds are known, also in `tqdm`; None for anything else."""
-    call = iterated
-    while isinstance(call, ast.Call) and last_name_of_called(call) == "tqdm" and call.args:
-        call = call.args[0]
-    if not isinstance(call, ast.Call) or last_name_of_called(call) not in ("range", "trange"):
-        return None
-    bounds = [module.flow.value(one) for one in call.args]
-    numbers = [one for one in bounds if isinstance(one, int)]
-    if not numbers or len(numbers) < len(bounds) or len(bounds) > 2:
-        return None
-    return numbers[-1] - 1
-
-
-def _added_to_counter(module: Module, counted: ast.expr, counter: str) -> int | None:
-    """What a condition adds to the counter of its loop: 1 in `step + 1`; None where it counts something else."""
-    if isinstance(counted, ast.Name) and counted.id == counter:
-        return 0
-    if isinstance(counted, ast.BinOp) and isinstance(counted.op, ast.Add):
-        added = module.flow.value(counted.right)
-        if isinstance(counted.left, ast.Name) and counted.left.id == counter:
-            return added if isinstance(added, int) else None
-    return None
 
 
 class LastStepsNotSaved(SourceRule):

@@ -66,13 +66,13 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.prompts_made_of_messages import prompts_made_of_messages
 from truetune.checks.source.evidence.reward_functions import (
     completion_names,
     loops_over_completions,
     reward_functions_with_kwargs,
 )
 from truetune.checks.source.evidence.scored_rows import rows_with_column_named_or_beside
-from truetune.source.parsed_source_file import Module
 
 TEXT_METHODS = frozenset(
     (
@@ -109,7 +109,7 @@ class RewardReadsMessagesAsText(SourceRule):
             if use is None:
                 continue
             rows = rows_with_column_named_or_beside(module, "prompt")
-            made = _prompts_made_of_messages(module)
+            made = prompts_made_of_messages(module)
             if made is None and (
                 rows is None or not all(isinstance(one["prompt"], list) for one in rows.rows)
             ):
@@ -129,38 +129,6 @@ class RewardReadsMessagesAsText(SourceRule):
                     *([case_of_node(module, made)] if made is not None else []),
                 ],
             )
-
-
-def _prompts_made_of_messages(module: Module) -> ast.expr | None:
-    """The messages that the script itself gives as the prompt of every row; None where it gives another, or none."""
-    prompts = [
-        value
-        for part in module.self_and_files_run_together
-        for node in part.nodes(ast.Dict)
-        for key, value in zip(node.keys, node.values, strict=True)
-        if isinstance(key, ast.Constant) and key.value == "prompt"
-    ]
-    return (
-        prompts[0]
-        if prompts and all(_is_written_messages(module, one) for one in prompts)
-        else None
-    )
-
-
-def _is_written_messages(module: Module, value: ast.expr) -> bool:
-    """Is the value a list of messages that is written out in the code?"""
-    made = [origin.node for origin in module.flow.origins(value)]
-    return bool(made) and all(
-        isinstance(one, ast.List)
-        and bool(one.elts)
-        and all(isinstance(part, ast.Dict) and _has_role_key(part) for part in one.elts)
-        for one in made
-    )
-
-
-def _has_role_key(message: ast.Dict) -> bool:
-    """Has a dictionary the key of a message?"""
-    return any(isinstance(key, ast.Constant) and key.value == "role" for key in message.keys)
 
 
 def _text_uses_of_completion(function: ast.FunctionDef) -> Iterator[ast.AST]:

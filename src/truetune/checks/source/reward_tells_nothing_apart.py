@@ -4,6 +4,7 @@
 Looks at the functions that score completions for GRPO and RLOO: those with a parameter `completions` that a trainer
 gets, or that take `**kwargs`. It fires if such a function never reads the text of a completion, if each of its returns
 is a single reward for all of them, and if its reference has a default value and a name that no column of the rows has.
+Where prompts are messages, a completion is a list of one message: its length is no reading of the text.
 
 ## Why it is bad
 GRPO subtracts the mean of the group from each reward. A reward that is the same for all completions of a prompt becomes
@@ -49,6 +50,9 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.completions_measured_as_lists import (
+    rewards_that_measure_message_lists,
+)
 from truetune.checks.source.evidence.rewards_without_difference import (
     defaulted_parameters_without_row_column,
     reward_functions_of_file,
@@ -72,6 +76,16 @@ class RewardTellsNothingApart(SourceRule):
                 " so GRPO learns nothing",
                 "compute each reward from the text of its completion",
                 cases=[case_of_node(module, blind.function), case_of_node(module, blind.place)],
+            )
+        for measured in rewards_that_measure_message_lists(module):
+            yield self.finding(
+                f"{measured.function.name} measures a list and no text: the prompts are messages, so each completion is"
+                " a list with one message, and all get the same reward",
+                'use the text of the message: completion[0]["content"]',
+                cases=[
+                    case_of_node(module, measured.place),
+                    case_of_node(module, measured.function),
+                ],
             )
         for single in reward_functions_returning_one_reward(module):
             yield self.finding(

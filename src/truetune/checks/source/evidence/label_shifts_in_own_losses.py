@@ -36,7 +36,9 @@ from truetune.checks.source.evidence.token_positions_in_arrays import (
     START,
     Layout,
     Segment,
+    TokenPosition,
     layout_after_index,
+    length_of_source,
 )
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
@@ -141,11 +143,11 @@ class OwnLossSearch:
         self, ids: Layout | None, labels: Layout, logits: Segment
     ) -> int | None:
         """How far labels are ahead of the ids, beside logits of which some were cut away."""
-        if ids is None:
+        place = None if ids is None else _place_in_rows(ids, logits.place)
+        if ids is None or place is None:
             return None
         beside = tuple(
-            Segment(one.source, one.place.plus(logits.place), (*one.picks, *logits.picks))
-            for one in ids
+            Segment(one.source, one.place.plus(place), (*one.picks, *logits.picks)) for one in ids
         )
         return tokens_ahead(beside, labels)
 
@@ -213,6 +215,18 @@ class OwnLossSearch:
         if not trains_causal_model(trainer):
             return None
         return ModelPass(output, self._layout_of_argument(None, output, IDS), None, False)
+
+
+def _place_in_rows(ids: Layout, place: TokenPosition) -> TokenPosition | None:
+    """A place of logits that may count from their end, with the length of the ids; None where that is not known."""
+    ((symbol, _),) = length_of_source(LOGITS_SOURCE).unknown
+    times = dict(place.unknown).get(symbol, 0)
+    if not times:
+        return place
+    # Each row has as many logits as ids, or only its last ones: both end at the same token.
+    lengths = [length for one in ids if (length := one.array_length()) is not None]
+    whole = place.plus(length_of_source(LOGITS_SOURCE), -times)
+    return whole.plus(lengths[-1], times) if lengths else None
 
 
 def _logits_and_labels_compared(call: CallEvent) -> tuple[Value, Value] | None:

@@ -193,7 +193,7 @@ def _reads_more_than_length(
         around = parents[around]
     if isinstance(around, ast.For | ast.comprehension):
         return _is_item_read(around.target, position, function)
-    return not _is_only_shown(node, parents)
+    return not is_only_shown(node, parents)
 
 
 def _is_item_read(target: ast.expr, position: int, function: ast.FunctionDef) -> bool:
@@ -209,7 +209,7 @@ def _is_item_read(target: ast.expr, position: int, function: ast.FunctionDef) ->
     )
 
 
-def _is_only_shown(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+def is_only_shown(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
     """Is a value only printed or logged?"""
     around = parents.get(node)
     while around is not None and not isinstance(around, ast.stmt):

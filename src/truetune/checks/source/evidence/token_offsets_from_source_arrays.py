@@ -209,10 +209,12 @@ class TokenLayouts:
             found = self.layout_of(part, way.one_step_deeper())
             if found is None:
                 return None
-            segments += shift_layout(found, start)
+            # The array ends where its last part does: those before it have unknown ends.
+            segments = [one._replace(behind=None) for one in segments]
+            segments += [one._replace(place=one.place.plus(start)) for one in found]
             length = token_length_of_joined_part(part)
             if length is None:
-                break
+                return tuple(one._replace(behind=None) for one in segments)
             start = start.plus(length)
         return tuple(segments)
 

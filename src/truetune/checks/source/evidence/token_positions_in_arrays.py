@@ -102,6 +102,14 @@ class Segment(NamedTuple):
     """Where the first token of the source stands, or would stand"""
     picks: tuple[int, ...] = ()
     """Identities of the masks and indices that picked some of the tokens, the latest last"""
+    behind: TokenPosition | None = START
+    """How many places the array has behind the last token of the source; None where it is not known"""
+
+    def array_length(self) -> TokenPosition | None:
+        """The length of the array; None where it is not known."""
+        if self.behind is None or self.picks:
+            return None
+        return self.place.plus(length_of_source(self.source)).plus(self.behind)
 
 
 Layout = tuple[Segment, ...]
@@ -109,22 +117,85 @@ NOTHING: Layout = ()
 """The layout of an array that holds no tokens, such as one of -100"""
 
 
+def length_of_source(source: Hashable) -> TokenPosition:
+    """The length of an array of which no more is known, as a symbol."""
+    return TokenPosition(0, ((("length", source), 1),))
+
+
 def shift_layout(layout: Layout, by: TokenPosition) -> Layout:
-    """The layout of an array whose tokens stand so many places further on."""
-    return tuple(one._replace(place=one.place.plus(by)) for one in layout)
+    """The layout of an array whose tokens stand so many places further on, and whose end is not known."""
+    return tuple(one._replace(place=one.place.plus(by), behind=None) for one in layout)
 
 
 def layout_after_index(layout: Layout, key: Value) -> Layout | None:
     """The layout of what an index takes of an array; None where it is not known."""
+    from_end = _start_from_end(key)
+    if from_end is not None:
+        lengths = [length for one in layout if (length := one.array_length()) is not None]
+        return _sliced(layout, lengths[-1].plus(from_end), key) if lengths else None
     start = token_start_of_index(key)
     if start is not None:
-        return shift_layout(layout, START.plus(start, -1))
+        return _sliced(layout, start, key)
     parts = _index_parts_by_dimension(key)
     if len(parts) > 1 or isinstance(key, Slice):
         return None
     if constant_of(key) is None or isinstance(constant_of(key), int):
         return layout  # one more dimension, or one row of a batch
     return tuple(one._replace(picks=(*one.picks, id(key))) for one in layout)
+
+
+def _sliced(layout: Layout, start: TokenPosition, key: Value) -> Layout:
+    """The layout of a slice that begins at a place; where it ends is known if it counts from the end."""
+    stop = _stop_from_end(key)
+    return tuple(
+        one._replace(
+            place=one.place.plus(start, -1),
+            behind=None if one.behind is None or stop is None else one.behind.plus(stop),
+        )
+        for one in layout
+    )
+
+
+def _token_slice(key: Value) -> Slice | None:
+    """The slice that an index takes of the tokens: the last one of its dimensions that is cut."""
+    slices = [part for part in _index_parts_by_dimension(key) if isinstance(part, Slice)]
+    cut = [part for part in slices if part.start is not None or part.stop is not None]
+    return cut[0] if len(cut) == 1 else None
+
+
+def _start_from_end(key: Value) -> TokenPosition | None:
+    """The negative position at which a slice of tokens begins; None where it does not count from the end."""
+    part = _token_slice(key)
+    parts = _index_parts_by_dimension(key)
+    if part is None or part.start is None or not _counts_from_end(part.start):
+        return None
+    is_plain = part.step is None or constant_of(part.step) in (None, 1)
+    # A slice of the first of several dimensions takes rows of a batch.
+    if not is_plain or (len(parts) > 1 and parts[0] is part) or not _takes_adjacent_tokens(parts):
+        return None
+    return position_of_number(part.start)
+
+
+def _stop_from_end(key: Value) -> TokenPosition | None:
+    """The position, counted from the end, at which a slice of tokens ends; None where it does not count so."""
+    slices = [part for part in _index_parts_by_dimension(key) if isinstance(part, Slice)]
+    stops = [part.stop for part in slices if part.stop is not None]
+    if not stops:
+        return START
+    is_known = len(stops) == 1 and _counts_from_end(stops[0])
+    return position_of_number(stops[0]) if is_known else None
+
+
+def _counts_from_end(number: Value) -> bool:
+    """Is a number of a slice written as a negative one: `-1`, `-width`, `-width - 1`?"""
+    plain = constant_of(number, with_defaults=False)
+    if isinstance(plain, int):
+        return plain < 0
+    if not isinstance(number, Operation):
+        return False
+    is_negative = number.operator == "-" and len(number.operands) == 1
+    is_sum = number.operator in ("+", "-") and len(number.operands) == 2
+    return is_negative or (is_sum and _counts_from_end(number.operands[0]))
 
 
 def slices_tokens_of_rows(value: Value) -> bool:
@@ -180,8 +251,7 @@ def _start_of_contiguous_slice(part: Slice) -> TokenPosition | None:
         return None
     if part.start is None:
         return START
-    begin = position_of_number(part.start)
-    return None if begin is None or (begin.number < 0 and not begin.unknown) else begin
+    return None if _counts_from_end(part.start) else position_of_number(part.start)
 
 
 def position_of_number(value: Value) -> TokenPosition | None:
@@ -191,6 +261,9 @@ def position_of_number(value: Value) -> TokenPosition | None:
         return START
     if isinstance(plain, int):
         return TokenPosition(plain)
+    if isinstance(value, Operation) and value.operator == "-" and len(value.operands) == 1:
+        inside = position_of_number(value.operands[0])
+        return None if inside is None else START.plus(inside, -1)
     if isinstance(value, Operation) and value.operator in ("+", "-") and len(value.operands) == 2:
         left, right = (position_of_number(one) for one in value.operands)
         if left is None or right is None:
@@ -238,7 +311,12 @@ def symbolic_length(value: Value) -> TokenPosition:
         if inner is None:
             break
         value = inner
-    return TokenPosition(0, ((("length", id(value)), 1),))
+    if isinstance(value, Item):
+        part = _token_slice(value.key)
+        start = token_start_of_index(value.key)
+        if part is not None and part.stop is None and start is not None:
+            return symbolic_length(value.base).plus(start, -1)
+    return length_of_source(id(value))
 
 
 def _array_before_cast_or_move(value: Value) -> Value | None:
