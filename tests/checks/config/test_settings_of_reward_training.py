@@ -50,6 +50,11 @@ lr = 3e-6
 [inference.vllm]
 max_model_len = 4096
 """
+PRIME_RL_ALONE = PRIME_RL[: PRIME_RL.index("\n[inference")]
+"""Its engine's length is not set"""
+PRIME_RL_OLD = PRIME_RL_ALONE.replace("train.sampling", "sampling").replace(
+    "max_completion_tokens", "max_tokens"
+)
 SWIFT = (
     "NPROC_PER_NODE=2 swift rlhf --rlhf_type grpo --model some/model --num_generations 8"
     " --per_device_train_batch_size 4 --use_vllm true --max_completion_length 1024"
@@ -211,11 +216,15 @@ def _clipped_by_nemo_rl(width: float, **loss: object) -> dict[str, Any]:
         (CUT, f"{SWIFT} --top_p 0.8", ""),
         (CUT, f"{VERL_COMMAND} actor_rollout_ref.rollout.top_p=0.7", ""),
         (LIMIT, _changed(GRPO, use_vllm=True, vllm_max_model_length=511), "error: the engine"),
-        (LIMIT, _changed(GRPO, use_vllm=True, vllm_max_model_length=512), "info: the engine"),
+        (
+            LIMIT,
+            _changed(GRPO, use_vllm=True, vllm_max_model_length=512),
+            "the prompt takes a part",
+        ),
         (LIMIT, _limits_of_nemo_rl(answers=2048, engine=2048), ""),
         (LIMIT, _limits_of_nemo_rl(answers=4096, engine=2048), "error: the engine"),
         (LIMIT, _changed(GRPO, use_vllm=True, vllm_max_model_length=1024), ""),
-        (LIMIT, f"{SWIFT} --vllm_max_model_len 1024", "needs 1,024 tokens"),
+        (LIMIT, f"{SWIFT} --vllm_max_model_len 1024", "1024, and the prompt takes"),
         (LIMIT, f"{SWIFT} --vllm_max_model_len 4096", ""),
         (
             LIMIT,
@@ -227,6 +236,36 @@ def _clipped_by_nemo_rl(width: float, **loss: object) -> dict[str, Any]:
         (LIMIT, f"{OPENRLHF} --data.max_len 8192 --rollout.max_new_tokens 4096", ""),
         (LIMIT, PRIME_RL.replace("2048", "8192"), "max_completion_tokens 8192 needs 8,192"),
         (LIMIT, PRIME_RL, ""),
+        (LIMIT, f"seq_len = 1024\n{PRIME_RL}", "error: seq_len 1024 cuts a prompt with its answer"),
+        (LIMIT, f"seq_len = 1024\n{PRIME_RL_ALONE}", "max_completion_tokens is 2048: the ends"),
+        (
+            LIMIT,
+            PRIME_RL_ALONE.replace("group_size = 16", "seq_len = 2000"),
+            "orchestrator.seq_len 2000",
+        ),
+        (
+            LIMIT,
+            f"seq_len = 512\n{PRIME_RL_ALONE.replace('group_size = 16', 'seq_len = 1024')}",
+            "seq_len 1024",
+        ),
+        (
+            LIMIT,
+            f"seq_len = 1024\n{PRIME_RL_OLD}",
+            "but orchestrator.sampling.max_tokens is 2048",
+        ),
+        (LIMIT, f"seq_len = 4096\n{PRIME_RL_ALONE}", ""),
+        (LIMIT, f"seq_len = 2048\n{PRIME_RL_ALONE}", ""),
+        (
+            LIMIT,
+            f"seq_len = 1024\n{PRIME_RL_ALONE.replace('group_size = 16', 'seq_len = 4096')}",
+            "",
+        ),
+        (LIMIT, PRIME_RL_ALONE, ""),
+        (
+            LIMIT,
+            f"seq_len = 1024\n{PRIME_RL_ALONE.replace('max_completion_tokens', 'min_tokens')}",
+            "",
+        ),
         (WEIGHTS, _changed(GRPO, reward_funcs=["a.b", "a.c"], reward_weights=[0, 0]), "is 0: all"),
         (WEIGHTS, _changed(GRPO, reward_funcs=["a.b", "a.c"], reward_weights=[1, 0]), ""),
         (WEIGHTS, f"{SWIFT} --reward_funcs accuracy format --reward_weights 1", "weights is 1"),
