@@ -495,3 +495,36 @@ def test_weights_and_functions_of_a_script(functions: str, is_found: bool, tmp_p
     )
     (config,) = extract_configs(read_module(path))
     assert bool(list(BY_NAME[WEIGHTS](config).findings())) == is_found
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (PRIME_RL.replace("3e-6", "3e-4"), "set trainer.optim.lr to 5e-7"),
+        (f"{VERL_COMMAND} actor_rollout_ref.actor.optim.lr=3e-4", "set actor_rollout_ref.actor.optim.lr to"),
+        (_changed(GRPO, learning_rate=3e-4), "set learning_rate to 5e-7"),
+        (f"{SWIFT} --tuner_type full --learning_rate 3e-4", "set learning_rate to 5e-7"),
+    ],
+)  # fmt: skip
+def test_the_learning_rate_has_the_name_that_the_file_gives_it(
+    settings: dict[str, Any] | str, expected: str, tmp_path: Path
+) -> None:
+    (found,) = BY_NAME["learning-rate-far-from-published"](_config(settings, tmp_path)).findings()
+    assert expected in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (PRIME_RL_OLD.replace("[trainer", "temperature = 0.1\n[trainer"), "orchestrator.sampling.temperature is 0.1"),
+        (PRIME_RL.replace("[trainer", "temperature = 0.1\n[trainer"), "orchestrator.train.sampling.temperature is 0.1"),
+        (f"{VERL_COMMAND} actor_rollout_ref.rollout.temperature=0.1", "actor_rollout_ref.rollout.temperature is 0.1"),
+        (_changed(GRPO, temperature=0.1), "temperature is 0.1"),
+    ],
+)  # fmt: skip
+def test_a_setting_has_the_name_that_the_file_gives_it(
+    settings: dict[str, Any] | str, expected: str, tmp_path: Path
+) -> None:
+    (found,) = BY_NAME[RANGE](_config(settings, tmp_path)).findings()
+    assert found.message.startswith(expected)
+    assert f"set {expected.removesuffix(' is 0.1')} to" in found.remedy

@@ -283,7 +283,7 @@ def _run(folder: Path, curves: dict[str, dict[str, Any]]) -> Any:
         # verl's difference of probabilities: 0.005 is usual; one that was never small may be rounding.
         (DRIFT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(0.004, 0.03, 0.06)}, "the probabilities"),
         (DRIFT, {"critic/score/mean": RISING, PROBABILITIES: _curve(0.003, 0.003, 0.025, 0.03)}, "by 0.003 per token"),
-        (DRIFT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(*[0.005] * 4, *[0.04] * 3)}, "with a jump at step"),
+        (DRIFT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(*[0.005] * 40, *[0.04] * 20)}, "with a jump at step"),
         (DRIFT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(0.005, 0.02, 0.08)}, "do not reach the sampler"),
         (DRIFT, {"reward": FLAT, PROBABILITIES: _curve(0.006, 0.03, steps=10)}, "by 0.0"),
         (DRIFT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(0.002, 0.008, noise=0.0002)}, ""),
@@ -414,3 +414,25 @@ def test_each_curve_that_a_rule_asks_for_is_known(of: str, tmp_path: Path) -> No
     assert {PROBABILITIES, "actor/pg_clipfrac", "reward"} <= curves.names or of == "loss"
     known = JUDGED_CURVES | COUNTER_CURVES
     assert {name for name in curves.names - known if not name.startswith(PART_PREFIXES)} == set()
+
+
+DIFFERENCE = "sampling/sampling_logp_difference/mean"
+
+
+@pytest.mark.parametrize(
+    ("curves", "has_jump"),
+    [
+        ({DIFFERENCE: {"values": [0.01] * 40 + [0.06] * 20, "steps": 60}}, True),
+        ({"mismatch_kl/mean": {"values": [0.002] * 150 + [0.09] * 50, "steps": 200}}, True),
+        ({DIFFERENCE: _curve(0.01, 0.01, 0.05, 0.09, steps=120)}, False),
+        ({DIFFERENCE: {"values": [0.01 * 1.1**step for step in range(21)], "steps": 21}}, False),
+        ({PROBABILITIES: {"values": [0.004 * 1.04**step for step in range(60)], "steps": 60}}, False),
+        ({"mismatch_kl/mean": _curve(*[0.001] * 3, 0.02, 0.06, 0.12, 0.2, steps=160)}, False),
+        ({"train/gen_kl_error": _curve(0.0, 0.02, 0.08, steps=90)}, False),
+    ],
+)  # fmt: skip
+def test_a_smooth_growth_is_no_jump(
+    curves: dict[str, dict[str, Any]], has_jump: bool, tmp_path: Path
+) -> None:
+    (found,) = BY_NAME[DRIFT](_run(tmp_path, {"reward": FLAT, **curves})).findings()
+    assert ("with a jump" in found.message) == has_jump

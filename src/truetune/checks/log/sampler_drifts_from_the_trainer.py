@@ -70,6 +70,8 @@ FIRST_RECORDS = 3
 """Before weights of the sampler can be old: it loads them when it starts"""
 MIN_GROWTH, MIN_LAST = 3.0, 0.03
 """vime's flat run stays within a tenth; the drifting one triples"""
+MIN_JUMP_SHARE = 0.5
+"""Of the whole growth, from which on a rise within six records is told as a jump"""
 MIN_KL_GROWTH, MIN_LAST_KL = 5.0, 0.03
 """A KL grows as the square of the difference: one that triples is nine times as much, as is a line that rises from 0.
 NeMo-RL's own runs have to stay below 0.01; verl calls 0.1 significant"""
@@ -117,8 +119,14 @@ class SamplerDriftsFromTheTrainer(LogRule):
         first, last = float(np.median(curve.value[:FIRST_RECORDS])), ends_of_curve(curve).last
         if last < max(least, growth * first):
             return
-        rises = find_lasting_rises(curve.value)
-        where = f", with a jump at step {curve.step[rises[0][0]]:,.0f}" if rises else ""
+        # The steepest part of a smooth growth is no jump; it may be the last records.
+        highest = max(last, float(np.median(curve.value[-FIRST_RECORDS:])))
+        rises = [
+            place
+            for place, rise in find_lasting_rises(curve.value)
+            if rise >= MIN_JUMP_SHARE * (highest - first)
+        ]
+        where = f", with a jump at step {curve.step[rises[0]]:,.0f}" if rises else ""
         figures = "probabilities" if is_of_probabilities else "log-probabilities"
         correlation = self.subject.curve(SAMPLER_CORRELATION).finite()
         yield self.finding(
