@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from tests.checks.config.settings import VERL
+from truetune.checks.judge_settings import judge_settings
 from truetune.checks.rule_catalogue import all_rules
 from truetune.parsing.shell_commands import read_command_file
 from truetune.settings.config import Config
+from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.settings_of_stack_commands import (
     configs_of_commands_without_settings_file,
@@ -528,3 +530,24 @@ def test_a_setting_has_the_name_that_the_file_gives_it(
     (found,) = BY_NAME[RANGE](_config(settings, tmp_path)).findings()
     assert found.message.startswith(expected)
     assert f"set {expected.removesuffix(' is 0.1')} to" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_seen_by_run"),
+    [
+        (PRIME_RL, False),
+        (VERL_COMMAND, False),
+        (SWIFT, False),
+        (OPENRLHF, False),
+        (_limits_of_nemo_rl(answers=2048, engine=4096), False),
+        (GRPO, True),
+    ],
+)
+def test_advice_to_run_is_given_where_run_judges_the_trainer(
+    settings: dict[str, Any] | str, is_seen_by_run: bool, tmp_path: Path
+) -> None:
+    config = _config(settings, tmp_path)
+    told = judge_settings(config, RunSpec(select=("CFG201",))).not_judged
+    (advice,) = (one.unlock for one in told if one.what.startswith("training by"))
+    assert ("truetune run" in advice) == is_seen_by_run
+    assert ("truetune reward" in advice) != is_seen_by_run
