@@ -14,6 +14,12 @@ from typing import Any
 
 from truetune.checks.count_optimizer_steps import counts_packed_sequences, unit_of_rows
 from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.log.evidence.curves_of_reward_training import (
+    CLIPPED_SHARES,
+    IMPORTANCE_RATIOS,
+    SAMPLER_CORRELATION,
+    SAMPLER_DIFFERENCES,
+)
 from truetune.checks.loss_floors_from_frequencies import read_data_for_loss_floor
 from truetune.checks.reports import Report, Subject
 from truetune.checks.rows.few_distinct_answers import FewDistinctAnswers
@@ -58,8 +64,11 @@ JUDGED_CURVES = frozenset({
     "completions/ended", "completions/mean_terminated_length", "completions/mean_length", "completion_length",
     "eval_runtime", "min_reward", "max_reward", "memory", "log_odds_chosen", "nll_loss", "mean_token_accuracy",
     "eval_mean_token_accuracy", "objective/kl", "objective/scores", "kl", "entropy", "actor/entropy",
-    "actor/entropy_loss", "policy/entropy_avg", "completions/num_eos_tokens", "sampling/sampling_logp_difference/mean",
-    "sampling/importance_sampling_ratio/mean", "tools/failure_frequency",
+    "actor/entropy_loss", "policy/entropy_avg", "completions/num_eos_tokens",
+    "tools/failure_frequency", "tools/call_frequency", "num_turns/mean", "advantages/min", "advantages/max",
+    "advantage/all/min", "advantage/all/max", "critic/vf_explained_var", "prompt_length/clip_ratio", "step_time",
+    "timing/step", "timing_s/step", "learning_rate_multiplier", *CLIPPED_SHARES, *IMPORTANCE_RATIOS,
+    *SAMPLER_DIFFERENCES, SAMPLER_CORRELATION,
 })  # fmt: skip
 """What the rules on logs read, by name"""
 COUNTER_CURVES = frozenset(

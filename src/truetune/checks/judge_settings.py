@@ -55,8 +55,18 @@ def _settings_parts_without_rules(config: Config) -> Iterator[NotJudged]:
             f"training by {method}",
             REASON_BY_METHOD_WITHOUT_RULES[method],
             place=config.path,
-            unlock=LOOK_AT_BATCHES,
+            unlock=_way_to_look_further(config),
         )
+
+
+def _way_to_look_further(config: Config) -> str:
+    """What shows the rest of a run: the run itself, where its trainer is one that `truetune run` judges."""
+    by_rewards = config.spec.training.method in ("grpo", "ppo")
+    return (
+        JUDGE_PARTS
+        if by_rewards and config.stack in STACKS_NOT_JUDGED_AS_THEY_RUN
+        else LOOK_AT_BATCHES
+    )
 
 
 REASON_BY_METHOD_WITHOUT_RULES = {
@@ -70,6 +80,13 @@ REASON_BY_METHOD_WITHOUT_RULES = {
 }
 """By training method: what of its settings nothing judges"""
 LOOK_AT_BATCHES = "see what reaches the loss: truetune run -- YOUR COMMAND"
+STACKS_NOT_JUDGED_AS_THEY_RUN = ("verl", "ms-swift", "openrlhf", "nemo-rl", "prime-rl")
+"""Programs with loops of their own for trainings by rewards, of which `truetune run` sees no rollout. ms-swift's trainer
+is made from TRL's, and replaces the methods that are noted."""
+JUDGE_PARTS = (
+    "try its reward: truetune reward FILE.py:FUNCTION --data ROWS; judge its rollouts: fill a RolloutStep"
+    " (docs/rollouts.md)"
+)
 
 
 # The machine stays the same, and a folder may hold hundreds of settings.

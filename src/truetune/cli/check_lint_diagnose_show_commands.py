@@ -70,7 +70,8 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
 
     \b
     data (files, folders, globs), with -t TOKENIZER; a tokenizer or model folder
-    settings: truetune.yaml, Axolotl, LLaMA-Factory, TRL
+    settings: truetune.yaml, Axolotl, LLaMA-Factory, TRL, torchtune, ms-swift
+    settings of RL: TRL, ms-swift, verl, OpenRLHF, NeMo RL, prime-rl
     Python scripts, notebooks, shell scripts and job files, folders of them
     a run's folder or log; an adapter or a saved model
 

@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from tests.checks.config.settings import VERL
+from truetune.checks.judge_settings import judge_settings
 from truetune.checks.rule_catalogue import all_rules
 from truetune.parsing.shell_commands import read_command_file
 from truetune.settings.config import Config
+from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.settings_of_stack_commands import (
     configs_of_commands_without_settings_file,
@@ -50,6 +52,11 @@ lr = 3e-6
 [inference.vllm]
 max_model_len = 4096
 """
+PRIME_RL_ALONE = PRIME_RL[: PRIME_RL.index("\n[inference")]
+"""Its engine's length is not set"""
+PRIME_RL_OLD = PRIME_RL_ALONE.replace("train.sampling", "sampling").replace(
+    "max_completion_tokens", "max_tokens"
+)
 SWIFT = (
     "NPROC_PER_NODE=2 swift rlhf --rlhf_type grpo --model some/model --num_generations 8"
     " --per_device_train_batch_size 4 --use_vllm true --max_completion_length 1024"
@@ -211,11 +218,15 @@ def _clipped_by_nemo_rl(width: float, **loss: object) -> dict[str, Any]:
         (CUT, f"{SWIFT} --top_p 0.8", ""),
         (CUT, f"{VERL_COMMAND} actor_rollout_ref.rollout.top_p=0.7", ""),
         (LIMIT, _changed(GRPO, use_vllm=True, vllm_max_model_length=511), "error: the engine"),
-        (LIMIT, _changed(GRPO, use_vllm=True, vllm_max_model_length=512), "info: the engine"),
+        (
+            LIMIT,
+            _changed(GRPO, use_vllm=True, vllm_max_model_length=512),
+            "the prompt takes a part",
+        ),
         (LIMIT, _limits_of_nemo_rl(answers=2048, engine=2048), ""),
         (LIMIT, _limits_of_nemo_rl(answers=4096, engine=2048), "error: the engine"),
         (LIMIT, _changed(GRPO, use_vllm=True, vllm_max_model_length=1024), ""),
-        (LIMIT, f"{SWIFT} --vllm_max_model_len 1024", "needs 1,024 tokens"),
+        (LIMIT, f"{SWIFT} --vllm_max_model_len 1024", "1024, and the prompt takes"),
         (LIMIT, f"{SWIFT} --vllm_max_model_len 4096", ""),
         (
             LIMIT,
@@ -227,6 +238,36 @@ def _clipped_by_nemo_rl(width: float, **loss: object) -> dict[str, Any]:
         (LIMIT, f"{OPENRLHF} --data.max_len 8192 --rollout.max_new_tokens 4096", ""),
         (LIMIT, PRIME_RL.replace("2048", "8192"), "max_completion_tokens 8192 needs 8,192"),
         (LIMIT, PRIME_RL, ""),
+        (LIMIT, f"seq_len = 1024\n{PRIME_RL}", "error: seq_len 1024 cuts a prompt with its answer"),
+        (LIMIT, f"seq_len = 1024\n{PRIME_RL_ALONE}", "max_completion_tokens is 2048: the ends"),
+        (
+            LIMIT,
+            PRIME_RL_ALONE.replace("group_size = 16", "seq_len = 2000"),
+            "orchestrator.seq_len 2000",
+        ),
+        (
+            LIMIT,
+            f"seq_len = 512\n{PRIME_RL_ALONE.replace('group_size = 16', 'seq_len = 1024')}",
+            "seq_len 1024",
+        ),
+        (
+            LIMIT,
+            f"seq_len = 1024\n{PRIME_RL_OLD}",
+            "but orchestrator.sampling.max_tokens is 2048",
+        ),
+        (LIMIT, f"seq_len = 4096\n{PRIME_RL_ALONE}", ""),
+        (LIMIT, f"seq_len = 2048\n{PRIME_RL_ALONE}", ""),
+        (
+            LIMIT,
+            f"seq_len = 1024\n{PRIME_RL_ALONE.replace('group_size = 16', 'seq_len = 4096')}",
+            "",
+        ),
+        (LIMIT, PRIME_RL_ALONE, ""),
+        (
+            LIMIT,
+            f"seq_len = 1024\n{PRIME_RL_ALONE.replace('max_completion_tokens', 'min_tokens')}",
+            "",
+        ),
         (WEIGHTS, _changed(GRPO, reward_funcs=["a.b", "a.c"], reward_weights=[0, 0]), "is 0: all"),
         (WEIGHTS, _changed(GRPO, reward_funcs=["a.b", "a.c"], reward_weights=[1, 0]), ""),
         (WEIGHTS, f"{SWIFT} --reward_funcs accuracy format --reward_weights 1", "weights is 1"),
@@ -456,3 +497,57 @@ def test_weights_and_functions_of_a_script(functions: str, is_found: bool, tmp_p
     )
     (config,) = extract_configs(read_module(path))
     assert bool(list(BY_NAME[WEIGHTS](config).findings())) == is_found
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (PRIME_RL.replace("3e-6", "3e-4"), "set trainer.optim.lr to 5e-7"),
+        (f"{VERL_COMMAND} actor_rollout_ref.actor.optim.lr=3e-4", "set actor_rollout_ref.actor.optim.lr to"),
+        (_changed(GRPO, learning_rate=3e-4), "set learning_rate to 5e-7"),
+        (f"{SWIFT} --tuner_type full --learning_rate 3e-4", "set learning_rate to 5e-7"),
+    ],
+)  # fmt: skip
+def test_the_learning_rate_has_the_name_that_the_file_gives_it(
+    settings: dict[str, Any] | str, expected: str, tmp_path: Path
+) -> None:
+    (found,) = BY_NAME["learning-rate-far-from-published"](_config(settings, tmp_path)).findings()
+    assert expected in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (PRIME_RL_OLD.replace("[trainer", "temperature = 0.1\n[trainer"), "orchestrator.sampling.temperature is 0.1"),
+        (PRIME_RL.replace("[trainer", "temperature = 0.1\n[trainer"), "orchestrator.train.sampling.temperature is 0.1"),
+        (f"{VERL_COMMAND} actor_rollout_ref.rollout.temperature=0.1", "actor_rollout_ref.rollout.temperature is 0.1"),
+        (_changed(GRPO, temperature=0.1), "temperature is 0.1"),
+    ],
+)  # fmt: skip
+def test_a_setting_has_the_name_that_the_file_gives_it(
+    settings: dict[str, Any] | str, expected: str, tmp_path: Path
+) -> None:
+    (found,) = BY_NAME[RANGE](_config(settings, tmp_path)).findings()
+    assert found.message.startswith(expected)
+    assert f"set {expected.removesuffix(' is 0.1')} to" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_seen_by_run"),
+    [
+        (PRIME_RL, False),
+        (VERL_COMMAND, False),
+        (SWIFT, False),
+        (OPENRLHF, False),
+        (_limits_of_nemo_rl(answers=2048, engine=4096), False),
+        (GRPO, True),
+    ],
+)
+def test_advice_to_run_is_given_where_run_judges_the_trainer(
+    settings: dict[str, Any] | str, is_seen_by_run: bool, tmp_path: Path
+) -> None:
+    config = _config(settings, tmp_path)
+    told = judge_settings(config, RunSpec(select=("CFG201",))).not_judged
+    (advice,) = (one.unlock for one in told if one.what.startswith("training by"))
+    assert ("truetune run" in advice) == is_seen_by_run
+    assert ("truetune reward" in advice) != is_seen_by_run

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from truetune.checks.diagnose_log import COUNTER_CURVES, JUDGED_CURVES, PART_PREFIXES
 from truetune.checks.rule_catalogue import all_rules
 from truetune.logs.read_run_log import read_run
+from truetune.logs.run_log import Curve
 from truetune.report.rule_pages.examples_of_training_results import records_of_curves
 
 BY_NAME = {rule.name(): rule for rule in all_rules("log")}
@@ -27,6 +31,8 @@ DIFFERENT = "sampled-answers-are-not-the-policys"
 GRADIENT = "grad-norm-explodes"
 ADVANTAGES = "advantages-explode"
 COLLAPSE = "policy-collapses"
+PROBABILITIES = "training/rollout_probs_diff_mean"
+CORRELATION = "training/rollout_actor_probs_pearson_corr"
 
 
 def _curve(*values: float, noise: float = 0.0, steps: int = 60, every: int = 1) -> dict[str, Any]:
@@ -103,6 +109,8 @@ HEALTHY_VERL: dict[str, dict[str, Any]] = {
     "prompt_length/clip_ratio": _curve(0.0, 0.0),
     "critic/vf_explained_var": _curve(-2.0, 0.2, 0.5, 0.6, noise=0.05),
     "num_turns/mean": _curve(4.0, 5.0, noise=0.1),
+    PROBABILITIES: _curve(0.0035, 0.0045, noise=0.0003),
+    CORRELATION: _curve(0.998, 0.997, noise=0.0005),
     "val-core/gsm8k/acc/mean@1": _curve(0.55, 0.7, noise=0.01, every=10),
 }
 
@@ -272,6 +280,20 @@ def _run(folder: Path, curves: dict[str, dict[str, Any]]) -> Any:
         (DRIFT, {"critic/score/mean": FLAT, "rollout_corr/k3_kl": _curve(0.002, 0.09)}, "KL of sampler"),
         (DRIFT, {"reward/mean": FLAT, "mismatch_kl/mean": _curve(0.0002, 0.01)}, ""),
         (DRIFT, {"train/reward": FLAT, "train/gen_kl_error": _curve(0.02, 0.05)}, ""),
+        # verl's difference of probabilities: 0.005 is usual; one that was never small may be rounding.
+        (DRIFT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(0.004, 0.03, 0.06)}, "the probabilities"),
+        (DRIFT, {"critic/score/mean": RISING, PROBABILITIES: _curve(0.003, 0.003, 0.025, 0.03)}, "by 0.003 per token"),
+        (DRIFT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(*[0.005] * 40, *[0.04] * 20)}, "with a jump at step"),
+        (DRIFT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(0.005, 0.02, 0.08)}, "do not reach the sampler"),
+        (DRIFT, {"reward": FLAT, PROBABILITIES: _curve(0.006, 0.03, steps=10)}, "by 0.0"),
+        (DRIFT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(0.002, 0.008, noise=0.0002)}, ""),
+        (DRIFT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(0.03, 0.035, noise=0.001)}, ""),
+        (DRIFT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(0.015, 0.03, noise=0.001)}, ""),
+        (DRIFT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(0.004, 0.005, noise=0.001)}, ""),
+        (DRIFT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(0.01, 0.2)}, ""),
+        (DIFFERENT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(0.01, 0.2)}, "the sampler's probabilities"),
+        (DIFFERENT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(0.07, 0.07)}, "by 0.07 per token"),
+        (DIFFERENT, {"critic/score/mean": FLAT, PROBABILITIES: _curve(0.025, 0.03, noise=0.001)}, ""),
         (DIFFERENT, {"train/reward": FLAT, "train/gen_kl_error": _curve(0.3, 0.3)}, "a KL of 0.3"),
         (DIFFERENT, {"reward/mean": RISING, "mismatch_kl/mean": _curve(0.002, 0.02)}, ""),
         (DRIFT, {"reward": FLAT, "vllm_vs_local_logprob_diff_mean": _curve(0.15, 0.5)}, ""),
@@ -316,8 +338,8 @@ def test_healthy_runs(curves: dict[str, dict[str, Any]], tmp_path: Path) -> None
     found = [one.message for rule in judged for one in rule.findings()]
     assert found == []
     examined = {type(rule).name() for rule in judged if rule.unmet() is None}
-    ours = {KL, HELD_OUT, CLIPPED, LIMIT, TOOLS}
-    assert examined >= ours | ({FORM, DRIFT, DROPPED} if curves is HEALTHY else {PROMPTS, CRITIC})
+    ours = {KL, HELD_OUT, CLIPPED, LIMIT, TOOLS, DRIFT}
+    assert examined >= ours | ({FORM, DROPPED} if curves is HEALTHY else {PROMPTS, CRITIC})
     assert all(type(rule).name() not in ours or rule.measurement_if_clean() for rule in judged)
 
 
@@ -356,3 +378,61 @@ def test_weights_that_grow_old_at_once(tmp_path: Path) -> None:
     assert list(BY_NAME[DRIFT](log).findings()) == []
     (found,) = BY_NAME[DIFFERENT](log).findings()
     assert any("the updates do not reach it" in one for one in found.evidence)
+
+
+def test_the_correlation_that_verl_logs_is_evidence(tmp_path: Path) -> None:
+    curves = {
+        "critic/score/mean": FLAT,
+        PROBABILITIES: _curve(0.005, 0.02, 0.08),
+        CORRELATION: _curve(0.99, 0.6),
+    }
+    (found,) = BY_NAME[DRIFT](_run(tmp_path, curves)).findings()
+    assert any("correlation of both goes from 0.9" in one for one in found.evidence)
+
+
+class _AskedCurves(dict[str, Curve]):
+    """Curves of a log that note which ones are asked for."""
+
+    def __init__(self, curves: Mapping[str, Curve]) -> None:
+        super().__init__(curves)
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The curve; its name is noted."""
+        self.names.add(name)
+        return super().get(name, default)
+
+
+@pytest.mark.parametrize("of", ["reward", "loss"])
+def test_each_curve_that_a_rule_asks_for_is_known(of: str, tmp_path: Path) -> None:
+    """Else the report of its finding says that no rule is about that curve."""
+    log = _run(tmp_path, {of: FLAT})
+    curves = _AskedCurves(log.curves)
+    for rule in (rule(replace(log, curves=curves)) for rule in BY_NAME.values()):
+        rule.unmet()
+        list(rule.findings())
+    assert {PROBABILITIES, "actor/pg_clipfrac", "reward"} <= curves.names or of == "loss"
+    known = JUDGED_CURVES | COUNTER_CURVES
+    assert {name for name in curves.names - known if not name.startswith(PART_PREFIXES)} == set()
+
+
+DIFFERENCE = "sampling/sampling_logp_difference/mean"
+
+
+@pytest.mark.parametrize(
+    ("curves", "has_jump"),
+    [
+        ({DIFFERENCE: {"values": [0.01] * 40 + [0.06] * 20, "steps": 60}}, True),
+        ({"mismatch_kl/mean": {"values": [0.002] * 150 + [0.09] * 50, "steps": 200}}, True),
+        ({DIFFERENCE: _curve(0.01, 0.01, 0.05, 0.09, steps=120)}, False),
+        ({DIFFERENCE: {"values": [0.01 * 1.1**step for step in range(21)], "steps": 21}}, False),
+        ({PROBABILITIES: {"values": [0.004 * 1.04**step for step in range(60)], "steps": 60}}, False),
+        ({"mismatch_kl/mean": _curve(*[0.001] * 3, 0.02, 0.06, 0.12, 0.2, steps=160)}, False),
+        ({"train/gen_kl_error": _curve(0.0, 0.02, 0.08, steps=90)}, False),
+    ],
+)  # fmt: skip
+def test_a_smooth_growth_is_no_jump(
+    curves: dict[str, dict[str, Any]], has_jump: bool, tmp_path: Path
+) -> None:
+    (found,) = BY_NAME[DRIFT](_run(tmp_path, {"reward": FLAT, **curves})).findings()
+    assert ("with a jump" in found.message) == has_jump

@@ -63,6 +63,7 @@ from truetune.checks.config.evidence.do_adamw_rates_apply import published_adamw
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
     is_config_of_python_program,
     setting_case,
+    value_at_dotted_key,
 )
 from truetune.checks.config.evidence.settings_read_by_another_program import keeps_stack_defaults
 from truetune.checks.faults import Fault
@@ -217,7 +218,7 @@ class LearningRateFarFromPublished(ConfigRule):
             f"a learning rate of {rate:g} for {what} is far {'below' if rate < at.low else 'above'}"
             f" the published {at.usual}:"
             f" {'the weights hardly change' if rate < at.low else 'training can ruin the model'}",
-            f"set learning_rate to {at.usual.replace(' to ', ', or up to ')}",
+            f"set {self._name_of_rate()} to {at.usual.replace(' to ', ', or up to ')}",
             severity="error" if rate >= REPLACES_WEIGHTS else "warning",
             evidence=[f"method {training.method}, {'LoRA' if adapter else 'all weights'}, AdamW"],
             cases=[
@@ -225,6 +226,14 @@ class LearningRateFarFromPublished(ConfigRule):
                 setting_case(config, training.method, "training.method"),
             ],
         )
+
+    def _name_of_rate(self) -> str:
+        """What the file calls the learning rate, where another program reads it by another name."""
+        place = self.subject.places.get("training.learning_rate")
+        if place is None or place.key.rpartition(".")[2] in ("", "learning_rate"):
+            return "learning_rate"
+        is_written = value_at_dotted_key(self.subject.raw, place.key) is not None
+        return place.key if is_written else "learning_rate"
 
     def _findings_below_published(self, rate: float, at: PublishedRates) -> Iterator[Finding]:
         """Findings on an adapter below what is published for one: a note, since many small steps
@@ -252,7 +261,7 @@ class LearningRateFarFromPublished(ConfigRule):
                 f"no learning rate is set: the default of {rate:g} for {what} is one for full fine-tuning; published"
                 f" ones for adapters are {at.usual}"
             ),
-            f"set learning_rate to {at.usual.replace(' to ', ', or up to ')}",
+            f"set {self._name_of_rate()} to {at.usual.replace(' to ', ', or up to ')}",
             severity="info",
             cases=[
                 where if is_set else Case(f"learning_rate: {rate:g} by default", file=config.path)

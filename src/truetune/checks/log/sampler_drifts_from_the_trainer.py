@@ -6,7 +6,8 @@ Reads the difference of the log-probabilities of sampler and trainer on the same
 `vllm_vs_local_logprob_diff_mean` of open-instruct). It warns if the difference triples from the first fifth of the run
 to the last and reaches 0.03 per token, or jumps by that much from one level to another that lasts. Where the KL
 divergence of both is logged instead (`mismatch_kl/mean` of prime-rl, `gen_kl_error` of NeMo-RL, verl's
-`rollout_corr/kl`), it warns if that grows to five times as much and reaches 0.03.
+`rollout_corr/kl`), it warns if that grows to five times as much and reaches 0.03. verl's difference of probabilities
+(`training/rollout_probs_diff_mean`) has to triple and reach 0.02.
 `sampled-answers-are-not-the-policys` is about differences that are large from the start.
 
 ## Why it is bad
@@ -49,14 +50,15 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.evidence.curves_of_reward_training import (
-    LOGP_DIFFERENCES,
+    PROBABILITY_DIFFERENCES,
+    SAMPLER_CORRELATION,
+    SAMPLER_DIFFERENCES,
     SAMPLER_KLS,
     ends_of_curve,
     first_known_curve,
 )
 from truetune.checks.log.sampled_answers_are_not_the_policys import (
-    MAX_LOGP_DIFFERENCE,
-    MAX_SAMPLER_KL,
+    largest_usual_difference,
 )
 from truetune.checks.rule import LogRule
 from truetune.logs.robust_statistics import find_lasting_rises
@@ -68,9 +70,13 @@ FIRST_RECORDS = 3
 """Before weights of the sampler can be old: it loads them when it starts"""
 MIN_GROWTH, MIN_LAST = 3.0, 0.03
 """vime's flat run stays within a tenth; the drifting one triples"""
+MIN_JUMP_SHARE = 0.5
+"""Of the whole growth, from which on a rise within six records is told as a jump"""
 MIN_KL_GROWTH, MIN_LAST_KL = 5.0, 0.03
 """A KL grows as the square of the difference: one that triples is nine times as much, as is a line that rises from 0.
 NeMo-RL's own runs have to stay below 0.01; verl calls 0.1 significant"""
+MIN_LAST_PROBABILITY = 0.02
+"""Twice the 0.01 from which on verl's questions and answers say that the engine computes otherwise"""
 
 
 class SamplerDriftsFromTheTrainer(LogRule):
@@ -102,32 +108,49 @@ class SamplerDriftsFromTheTrainer(LogRule):
         if self.subject.kind != "reinforcement" or not curve:
             return
         is_kl = name in SAMPLER_KLS
+        is_of_probabilities = name in PROBABILITY_DIFFERENCES
         growth, least = (MIN_KL_GROWTH, MIN_LAST_KL) if is_kl else (MIN_GROWTH, MIN_LAST)
+        if is_of_probabilities:
+            least = MIN_LAST_PROBABILITY
         # Large in most of the run, for a KL from the start: the other rule's.
         usual = float(np.median(curve.value))
-        limit = MAX_SAMPLER_KL if is_kl else MAX_LOGP_DIFFERENCE
-        if usual >= limit and (not is_kl or curve.value[0] >= least):
+        if usual >= largest_usual_difference(name) and (not is_kl or curve.value[0] >= least):
             return
         first, last = float(np.median(curve.value[:FIRST_RECORDS])), ends_of_curve(curve).last
         if last < max(least, growth * first):
             return
-        rises = find_lasting_rises(curve.value)
-        where = f", with a jump at step {curve.step[rises[0][0]]:,.0f}" if rises else ""
+        # The steepest part of a smooth growth is no jump; it may be the last records.
+        highest = max(last, float(np.median(curve.value[-FIRST_RECORDS:])))
+        rises = [
+            place
+            for place, rise in find_lasting_rises(curve.value)
+            if rise >= MIN_JUMP_SHARE * (highest - first)
+        ]
+        where = f", with a jump at step {curve.step[rises[0]]:,.0f}" if rises else ""
+        figures = "probabilities" if is_of_probabilities else "log-probabilities"
+        correlation = self.subject.curve(SAMPLER_CORRELATION).finite()
         yield self.finding(
             (
                 f"the KL of sampler and trainer grows from {first:.2g} to {last:.2g} per token{where}: the"
                 " answers are those of another policy than the one that is trained"
                 if is_kl
-                else f"the log-probabilities of sampler and trainer differ by {first:.2g} per token at first and"
+                else f"the {figures} of sampler and trainer differ by {first:.2g} per token at first and"
                 f" by {last:.2g} at the end{where}: the updates do not reach the sampler"
             ),
             "compare the norm of one weight in the sampler with the trainer's after an update; look at sleep mode, at"
             " whether a LoRA adapter is loaded and asked for, and at the weights' names on both sides; then sample from"
             " newer weights (a smaller max_async_level) or lower learning_rate",
+            evidence=[
+                "the correlation of both goes from {:.2g} to {:.2g}".format(
+                    *ends_of_curve(correlation)
+                )
+            ]
+            if correlation
+            else [],
             total=int(curve.step.size),
             figure=draw_curves(name, {name: curve}),
         )
 
     def _difference(self) -> tuple[str, Curve]:
         """The difference with its name."""
-        return first_known_curve(self.subject, (*LOGP_DIFFERENCES, *SAMPLER_KLS), MIN_RECORDS)
+        return first_known_curve(self.subject, SAMPLER_DIFFERENCES, MIN_RECORDS)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from truetune.checks.config.evidence.sampling_settings_of_reward_training import answer_sampling
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    key_as_written,
     setting_case,
     value_at_dotted_key,
 )
@@ -264,7 +265,7 @@ def user_name_of_setting(config: Config, name: str) -> str:
         name = MADE_OF[name][0]
     if name.startswith("training."):
         return displayed_setting_name(config, name).rpartition(".")[2]
-    return _keys_of_fieldless_settings(config).get(name, name)
+    return key_as_written(config, _keys_of_fieldless_settings(config).get(name, name))
 
 
 def out_of_range_settings(config: Config, *rules: str) -> Iterator[OutOfRangeSetting]:

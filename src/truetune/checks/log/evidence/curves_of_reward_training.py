@@ -34,6 +34,13 @@ SAMPLER_KLS = (
 )
 """KL divergence between sampler and trainer, in nats per token: prime-rl, NeMo-RL, verl. It grows as the square of the
 difference of the log-probabilities"""
+PROBABILITY_DIFFERENCES = ("training/rollout_probs_diff_mean",)
+"""Mean difference of the probabilities of sampler and trainer, from 0 to 1 per token: verl, where no correction is
+set. It is at most the difference of the log-probabilities"""
+SAMPLER_DIFFERENCES = (*LOGP_DIFFERENCES, *SAMPLER_KLS, *PROBABILITY_DIFFERENCES)
+"""All of them, the exact ones first"""
+SAMPLER_CORRELATION = "training/rollout_actor_probs_pearson_corr"
+"""Correlation of the probabilities of sampler and trainer, which verl logs beside their difference"""
 IMPORTANCE_RATIOS = (
     "sampling/importance_sampling_ratio/mean",
     "rollout_corr/rollout_is_mean",
