@@ -81,8 +81,8 @@ REASON_BY_METHOD_WITHOUT_RULES = {
 """By training method: what of its settings nothing judges"""
 LOOK_AT_BATCHES = "see what reaches the loss: truetune run -- YOUR COMMAND"
 STACKS_NOT_JUDGED_AS_THEY_RUN = ("verl", "ms-swift", "openrlhf", "nemo-rl", "prime-rl")
-"""Programs with loops of their own for trainings by rewards, of which `truetune run` sees no rollout. ms-swift's trainer
-is made from TRL's, and replaces the methods that are noted."""
+"""Programs with loops of their own for trainings by rewards, of which `truetune run` sees no rollout. ms-swift's
+trainer is made from TRL's, and replaces the methods that are noted."""
 JUDGE_PARTS = (
     "try its reward: truetune reward FILE.py:FUNCTION --data ROWS; judge its rollouts: fill a RolloutStep"
     " (docs/rollouts.md)"
