@@ -78,6 +78,7 @@ from truetune.probe.measuring.ways_to_compare_with_teacher import TOKEN_AFTER, T
 class DistillationComparesOtherPositions(LawRule):
     code = "LAW033"
     fault = Fault.DISTILLATION_LEARNS_WRONG_TOKENS
+    symptoms = ("loss-does-not-fall",)
     severity = "error"
     law = "distillation"
 

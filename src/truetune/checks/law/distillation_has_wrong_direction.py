@@ -80,6 +80,7 @@ from truetune.probe.measuring.ways_to_compare_with_teacher import OPPOSITE
 class DistillationHasWrongDirection(LawRule):
     code = "LAW034"
     fault = Fault.TEACHER_FOLLOWED_WRONGLY
+    symptoms = ("loss-does-not-fall",)
     severity = "error"
     law = "distillation"
 

@@ -77,6 +77,7 @@ from truetune.checks.rule import LawRule
 class DistillationLossOnOtherTokens(LawRule):
     code = "LAW032"
     fault = Fault.DISTILLATION_LEARNS_WRONG_TOKENS
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     law = "distillation"
 

@@ -62,6 +62,7 @@ from truetune.checks.rule import LawRule
 class DistilledTokensAreNotTheSampled(LawRule):
     code = "LAW036"
     fault = Fault.DISTILLATION_LEARNS_WRONG_TOKENS
+    symptoms = ("nothing-is-learned",)
     severity = "error"
     law = "distilled-samples"
 

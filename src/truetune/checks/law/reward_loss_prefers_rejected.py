@@ -58,6 +58,7 @@ from truetune.checks.rule import LawRule
 class RewardLossPrefersRejected(LawRule):
     code = "LAW028"
     fault = Fault.REWARD_MODEL_LEARNS_WRONG_ORDER
+    symptoms = ("odd-metrics",)
     severity = "error"
     law = "reward-loss"
 

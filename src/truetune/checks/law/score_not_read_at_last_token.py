@@ -62,6 +62,7 @@ from truetune.checks.rule import LawRule
 class ScoreNotReadAtLastToken(LawRule):
     code = "LAW030"
     fault = Fault.SCORE_READ_AT_WRONG_TOKEN
+    symptoms = ("odd-metrics",)
     severity = "error"
     law = "score-position"
 

@@ -56,6 +56,7 @@ from truetune.checks.rule import LawRule
 class StepLowersRewardMargin(LawRule):
     code = "LAW031"
     fault = Fault.REWARD_MODEL_LEARNS_WRONG_ORDER
+    symptoms = ("odd-metrics",)
     severity = "error"
     law = "reward-step"
 

@@ -49,6 +49,7 @@ from truetune.checks.rule import LawRule
 class TeacherIsNoisyOrTrained(LawRule):
     code = "LAW035"
     fault = Fault.TEACHER_FOLLOWED_WRONGLY
+    symptoms = ("loss-does-not-fall",)
     severity = "error"
     law = "distillation"
 
