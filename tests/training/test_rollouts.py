@@ -11,21 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import TrainerCallback
 
-torch = pytest.importorskip("torch")
-trl = pytest.importorskip("trl", minversion="1.16")
-
-from transformers import TrainerCallback  # noqa: E402 - needs the packages asked for above
-
-from tests.auditing.tiny import FRUITS, model, tokenizer  # noqa: E402 - needs the packages asked for above
-from truetune.errors import DataError, FindingsError, SpecError, UsageError  # noqa: E402 - needs the packages asked for above
-from truetune.evaluation.training_run_report import build_run_report  # noqa: E402 - needs the packages asked for above
-from truetune.generation.sampling_pass_files import ROLLOUTS, read_passes_with_new_token_limits  # noqa: E402 - needs the packages asked for above
-from truetune.settings.run_spec import RunSpec  # noqa: E402 - needs the packages asked for above
-from truetune.training.reward_functions import make_reward_functions  # noqa: E402 - needs the packages asked for above
-from truetune.training.rollout_rows import RolloutRows, load_rollout_data  # noqa: E402 - needs the packages asked for above
-from truetune.training.run_training import Trained, train_run  # noqa: E402 - needs the packages asked for above
-from truetune.training.training_recipe import make_recipe  # noqa: E402 - needs the packages asked for above
+from tests.auditing.tiny import FRUITS, model, tokenizer
+from truetune.errors import DataError, FindingsError, SpecError, UsageError
+from truetune.evaluation.training_run_report import build_run_report
+from truetune.generation.sampling_pass_files import ROLLOUTS, read_passes_with_new_token_limits
+from truetune.settings.run_spec import RunSpec
+from truetune.training.reward_functions import make_reward_functions
+from truetune.training.rollout_rows import RolloutRows, load_rollout_data
+from truetune.training.run_training import Trained, train_run
+from truetune.training.training_recipe import make_recipe
 
 REWARDS = """
 def early_letters(completions, answer, **columns):

@@ -202,7 +202,7 @@ def write_rollout_files(steps: Sequence[RolloutStep], folder: Path) -> None:
         for number, step in enumerate(steps)
     ]
     with open(folder / "rollouts.npz", "wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type] # a name could be allow_pickle, and is none
+        np.savez(file, allow_pickle=False, **arrays)
     text = json.dumps(documents)
     (folder / "rollouts.json").write_text(text, encoding="utf-8", errors="surrogatepass")
 

@@ -178,6 +178,7 @@ def make_rollout_trainer(recipe: Recipe, ready: PreparedModel, data: TrainingDat
         )
     except TruetuneError:
         raise
+    # What TRL says of settings that contradict each other, that it does not have yet, and of an engine that is missing.
     except (ValueError, NotImplementedError, ImportError) as error:
         raise UsageError(f"training.method grpo: {error}") from None
     trainer.rollout_rows = rows

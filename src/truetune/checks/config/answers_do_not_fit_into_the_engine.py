@@ -147,16 +147,10 @@ class AnswersDoNotFitIntoTheEngine(ConfigRule):
         prompt = reward_training_setting(config, "prompt limit")
         assert engine.number is not None, "unmet() asked"
         assert answer.number is not None, "unmet() asked"
-        needed = int(answer.number + (prompt.number or 0))
-        severity: Severity = "warning"
-        if answer.number > engine.number:
-            severity = "error"
-        elif needed == engine.number and not prompt.number:
-            if config.stack in STACKS_SUBTRACTING_THE_PROMPT:
-                return
-            severity = "info"
-        elif needed <= engine.number:
+        severity = self._severity_of_limits(engine.number, answer.number, prompt.number or 0)
+        if severity is None:
             return
+        needed = int(answer.number + (prompt.number or 0))
         parts = [prompt, answer] if prompt.number else [answer]
         room = "" if prompt.number else " and the longest prompt"
         names = " and ".join(f"{one.key} {one.value_as_text}" for one in parts)
@@ -172,3 +166,18 @@ class AnswersDoNotFitIntoTheEngine(ConfigRule):
             severity=severity,
             cases=[case_of_setting(config, one) for one in (engine, *parts)],
         )
+
+    def _severity_of_limits(self, engine: float, answer: float, prompt: float) -> Severity | None:
+        """How grave these limits in tokens are together; None where all answers fit.
+
+        `prompt` is 0 where it is not set.
+        """
+        if answer > engine:
+            return "error"
+        if answer + prompt > engine:
+            return "warning"
+        # The prompt takes a part of a context that the answer alone may fill, except where the stack subtracts it.
+        is_full_without_prompt = answer == engine and not prompt
+        if is_full_without_prompt and self.subject.stack not in STACKS_SUBTRACTING_THE_PROMPT:
+            return "info"
+        return None
