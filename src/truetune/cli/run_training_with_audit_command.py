@@ -92,7 +92,8 @@ def run(
     the first steps of a loop of its own.
 
     The first train() of each trainer class in each process is looked at, or the first loop that trains a model of
-    transformers. Of TRL's GRPOTrainer and RLOOTrainer the first rollouts are judged as well, after the first steps.
+    transformers. Of TRL's trainers that sample answers (GRPO, RLOO, online
+    DPO, distillation) the first rollouts are judged as well, after the first steps.
     The report goes to stderr, and names the function that computes the loss. With findings at or above
     --fail-on the run ends there with exit code 1. Else its exit code is COMMAND's own; where that is 0 and something
     could not be judged it is 3. Where the command ends in an exception or is killed, a second report says what is known
