@@ -162,20 +162,31 @@ def _branch_without_gold(node: ast.AST) -> list[ast.stmt]:
     """The branch for a missing reference: of `if not gold:`, `if len(gold) != 0: ... else:`; else none."""
     if not isinstance(node, ast.If):
         return []
-    test, body, other = node.test, node.body, node.orelse
+    tested, is_missing_where_true = _tested_for_nothing(node.test)
+    if isinstance(tested, ast.Call) and ast.unparse(tested.func) in ("len", "bool") and tested.args:
+        tested = tested.args[0]
+    if not isinstance(tested, ast.Name) or not GOLD.search(tested.id):
+        return []
+    branch = node.body if is_missing_where_true else node.orelse
+    return [one for one in branch if not isinstance(one, ast.If)]
+
+
+def _tested_for_nothing(test: ast.expr) -> tuple[ast.expr | None, bool]:
+    """What a condition tests for being there, and whether the condition holds where it is missing.
+
+    None where it compares with something else than nothing.
+    """
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test, body, other = test.operand, other, body
-    if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        if not _is_nothing(test.comparators[0]):
-            return []
-        if isinstance(test.ops[0], ast.Is | ast.Eq):
-            test, body, other = test.left, other, body
-        elif isinstance(test.ops[0], ast.IsNot | ast.NotEq | ast.Gt):
-            test = test.left
-    if isinstance(test, ast.Call) and ast.unparse(test.func) in ("len", "bool") and test.args:
-        test = test.args[0]
-    is_gold = isinstance(test, ast.Name) and GOLD.search(test.id) is not None
-    return [one for one in other if not isinstance(one, ast.If)] if is_gold else []
+        tested, is_missing_where_true = _tested_for_nothing(test.operand)
+        return tested, not is_missing_where_true
+    if not isinstance(test, ast.Compare):
+        return test, False
+    if len(test.ops) != 1 or not _is_nothing(test.comparators[0]):
+        return None, False
+    if isinstance(test.ops[0], ast.Is | ast.Eq):
+        return test.left, True
+    is_other = isinstance(test.ops[0], ast.IsNot | ast.NotEq | ast.Gt)
+    return (test.left if is_other else None), False
 
 
 def _is_nothing(node: ast.expr) -> bool:

@@ -58,18 +58,33 @@ def trained_tool_results(module: Module) -> Iterator[TrainedToolResult]:
     additions = list(_additions(module))
     for name in dict.fromkeys(one.mask for one in additions):
         of_mask = [one for one in additions if one.mask == name]
-        if ATTENTION.search(name) or _is_given_as_attention(module, name):
+        if _is_attention_mask(module, name) or any(not one.value for one in of_mask):
             continue
-        if any(not one.value for one in of_mask):
-            continue
-        written = [(one, _encoding_of(module, one.ids)) for one in of_mask]
-        if all(encoding is not None for _one, encoding in written):
-            continue
-        if not any(_is_sampled(module, one.ids) for one, encoding in written if encoding is None):
-            continue
-        for one, encoding in written:
-            if encoding is not None and not _is_models_own_text(module, encoding):
-                yield TrainedToolResult(name, one.node, one.ids, encoding)
+        yield from _tool_results_beside_samples(module, of_mask)
+
+
+def _is_attention_mask(module: Module, name: str) -> bool:
+    """Does a mask say what is attended to, and not what is trained?"""
+    return ATTENTION.search(name) is not None or _is_given_as_attention(module, name)
+
+
+def _tool_results_beside_samples(
+    module: Module, additions: list[_Addition]
+) -> Iterator[TrainedToolResult]:
+    """The ones for the script's own texts, in a mask that also has ones for sampled ids."""
+    encoded = []
+    is_any_sampled = False
+    for addition in additions:
+        encoding = _encoding_of(module, addition.ids)
+        if encoding is not None:
+            encoded.append((addition, encoding))
+        elif _is_sampled(module, addition.ids):
+            is_any_sampled = True
+    if not is_any_sampled:
+        return
+    for addition, encoding in encoded:
+        if not _is_models_own_text(module, encoding):
+            yield TrainedToolResult(addition.mask, addition.node, addition.ids, encoding)
 
 
 def _additions(module: Module) -> Iterator[_Addition]:
@@ -95,38 +110,53 @@ def _added_to_name(node: ast.AST) -> tuple[str, ast.expr] | None:
         return (ast.unparse(node.func.value), node.args[0]) if is_growing else None
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         return None
-    name, value = ast.unparse(node.targets[0]), node.value
+    first, added = _joined_two(node.value)
+    name = ast.unparse(node.targets[0])
+    if first is None or added is None or ast.unparse(first) != name:
+        return None
+    return name, added
+
+
+def _joined_two(value: ast.expr) -> tuple[ast.expr | None, ast.expr | None]:
+    """The two things that an expression joins: `a + b`, `torch.cat([a, b])`; None for another expression."""
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
-        return (name, value.right) if ast.unparse(value.left) == name else None
-    is_joining = isinstance(value, ast.Call) and ast.unparse(value.func).endswith(JOINING)
-    parts = value.args[0] if isinstance(value, ast.Call) and is_joining and value.args else None
-    if isinstance(parts, ast.List | ast.Tuple) and len(parts.elts) == 2:
-        return (name, parts.elts[1]) if ast.unparse(parts.elts[0]) == name else None
-    return None
+        return value.left, value.right
+    if not isinstance(value, ast.Call) or not value.args:
+        return None, None
+    parts = value.args[0]
+    if not ast.unparse(value.func).endswith(JOINING) or not isinstance(parts, ast.List | ast.Tuple):
+        return None, None
+    return (parts.elts[0], parts.elts[1]) if len(parts.elts) == 2 else (None, None)
 
 
 def _repeated_for_ids(value: ast.expr) -> tuple[ast.expr, object] | None:
     """The ids that get a value each, and that value: `[1] * len(ids)`, `[1 for _ in ids]`, `torch.ones_like(ids)`."""
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
-        for one, other in ((value.left, value.right), (value.right, value.left)):
-            if (
-                isinstance(one, ast.List)
-                and len(one.elts) == 1
-                and isinstance(one.elts[0], ast.Constant)
-            ):
-                ids = _counted(other)
-                return (ids, one.elts[0].value) if ids is not None else None
+        return _repeated_list(value.left, value.right) or _repeated_list(value.right, value.left)
     if isinstance(value, ast.ListComp) and isinstance(value.elt, ast.Constant):
         return value.generators[0].iter, value.elt.value
-    if not isinstance(value, ast.Call) or not value.args:
-        return None
-    name = ast.unparse(value.func).rpartition(".")[2]
-    if name in ("ones_like", "zeros_like"):
-        return value.args[0], int(name == "ones_like")
-    if name in ("ones", "zeros"):
-        ids = _counted(value.args[0])
-        return (ids, int(name == "ones")) if ids is not None else None
+    if isinstance(value, ast.Call) and value.args:
+        return _filled_tensor(ast.unparse(value.func).rpartition(".")[2], value.args[0])
     return None
+
+
+def _repeated_list(listed: ast.expr, times: ast.expr) -> tuple[ast.expr, object] | None:
+    """The ids and the value of `[1] * len(ids)`."""
+    if not isinstance(listed, ast.List) or len(listed.elts) != 1:
+        return None
+    element = listed.elts[0]
+    ids = _counted(times)
+    if ids is None or not isinstance(element, ast.Constant):
+        return None
+    return ids, element.value
+
+
+def _filled_tensor(function: str, argument: ast.expr) -> tuple[ast.expr, object] | None:
+    """The ids and the value of `torch.ones_like(ids)` and `torch.zeros(len(ids))`."""
+    if function in ("ones_like", "zeros_like"):
+        return argument, int(function == "ones_like")
+    ids = _counted(argument) if function in ("ones", "zeros") else None
+    return None if ids is None else (ids, int(function == "ones"))
 
 
 def _counted(node: ast.expr) -> ast.expr | None:

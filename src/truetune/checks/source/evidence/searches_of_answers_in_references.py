@@ -29,37 +29,34 @@ LIST_CALLS = frozenset(("split", "splitlines", "findall", "list", "set", "tuple"
 def searches_that_hold_for_empty_answers(function: ast.FunctionDef) -> Iterator[ast.expr]:
     """The tests of a function that an empty answer passes, in the order of its text."""
     from_completion = _names_from_completion(function)
-    if not from_completion:
-        return
+    for answer, reference, search in (*_searches_in_texts(function), *_prefix_tests(function)):
+        if not _reads(answer, from_completion) or _reads(reference, from_completion):
+            continue
+        if not _is_guarded(function, answer) and _pays(function, search):
+            yield search
+
+
+def _searches_in_texts(
+    function: ast.FunctionDef,
+) -> Iterator[tuple[ast.expr, ast.expr, ast.expr]]:
+    """The tests `answer in reference` whose right side is a text: what is sought, in what, the test."""
     compares = [node for node in ast.walk(function) if isinstance(node, ast.Compare)]
     searches = [one for one in compares if len(one.ops) == 1 and isinstance(one.ops[0], ast.In)]
     pairs = {(ast.unparse(one.left), ast.unparse(one.comparators[0])) for one in searches}
     for search in searches:
         left, right = search.left, search.comparators[0]
-        is_answer_in_reference = _reads(left, from_completion) and not _reads(
-            right, from_completion
-        )
-        if not is_answer_in_reference or not _may_be_reference(right, function):
-            continue
         is_in_text = _is_text(right) or (ast.unparse(right), ast.unparse(left)) in pairs
-        if is_in_text and not _is_guarded(function, left) and _pays(function, search):
-            yield search
-    for call in _prefix_tests(function):
-        answer = call.args[0]
-        receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
-        if _reads(answer, from_completion) and not _reads(receiver, from_completion):
-            if not _is_guarded(function, answer) and _pays(function, call):
-                yield call
+        if is_in_text and _may_be_reference(right, function):
+            yield left, right, search
 
 
-def _prefix_tests(function: ast.FunctionDef) -> Iterator[ast.Call]:
-    """Calls of `reference.startswith(answer)` and `endswith`."""
+def _prefix_tests(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, ast.expr, ast.expr]]:
+    """The tests `reference.startswith(answer)` and `endswith`: what is sought, in what, the test."""
     for node in ast.walk(function):
-        is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        if not is_method or not isinstance(node, ast.Call) or len(node.args) != 1:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("startswith", "endswith"):
-            yield node
+        if node.func.attr in ("startswith", "endswith") and len(node.args) == 1:
+            yield node.args[0], node.func.value, node
 
 
 def _names_from_completion(function: ast.FunctionDef) -> frozenset[str]:
@@ -88,21 +85,23 @@ def _names_bound_from(node: ast.AST, names: frozenset[str]) -> set[str]:
 
 def _loop_names_from(target: ast.expr, source: ast.expr, names: frozenset[str]) -> set[str]:
     """The names of a loop that hold items of these names: by their place in `zip(completions, answers)`."""
-    if isinstance(source, ast.Call) and isinstance(source.func, ast.Name):
-        if source.func.id == "enumerate" and source.args and isinstance(target, ast.Tuple):
+    called = (
+        source.func.id if isinstance(source, ast.Call) and isinstance(source.func, ast.Name) else ""
+    )
+    if isinstance(source, ast.Call) and isinstance(target, ast.Tuple):
+        if called == "enumerate" and source.args:
             return _loop_names_from(target.elts[-1], source.args[0], names)
-        if source.func.id == "zip" and isinstance(target, ast.Tuple):
-            pairs = zip(target.elts, source.args, strict=False)
-            return {
-                part.id
-                for bound, given in pairs
-                if _reads(given, names)
-                for part in ast.walk(bound)
-                if isinstance(part, ast.Name)
-            }
-    if not _reads(source, names):
-        return set()
-    return {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
+        if called == "zip":
+            found: set[str] = set()
+            for bound, given in zip(target.elts, source.args, strict=False):
+                found |= _names_in(bound) if _reads(given, names) else set()
+            return found
+    return _names_in(target) if _reads(source, names) else set()
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    """The names in an expression."""
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _reads(node: ast.AST, names: frozenset[str]) -> bool:
@@ -112,7 +111,7 @@ def _reads(node: ast.AST, names: frozenset[str]) -> bool:
 
 def _may_be_reference(node: ast.expr, function: ast.FunctionDef) -> bool:
     """Is a value read from a name that is no prompt: not a constant, as the options of a list are?"""
-    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    names = _names_in(node)
     parameters = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
     return bool(names - PROMPT_PARAMETERS) and not names <= (parameters & PROMPT_PARAMETERS)
 
@@ -130,7 +129,7 @@ def _is_text(node: ast.expr) -> bool:
 
 def _is_guarded(function: ast.FunctionDef, answer: ast.expr) -> bool:
     """Does the function test whether an answer is empty, or how long it is?"""
-    names = {part.id for part in ast.walk(answer) if isinstance(part, ast.Name)}
+    names = _names_in(answer)
     for node in ast.walk(function):
         for tested in _conditions(node):
             if _is_truth_of(tested, names) or _is_length_of(tested, names):
