@@ -203,7 +203,7 @@ def explain_rule_or_words(question: str) -> Explanation:
     Raises:
         UsageError: nothing is known of it.
     """
-    from truetune.checks.explaining.recognise_rule_name import is_written_like_rule_name
+    from truetune.checks.explaining.is_written_like_rule_name import is_written_like_rule_name
     from truetune.checks.explaining.search_rules_messages_guides_commands import (
         list_topics,
         search_topics,

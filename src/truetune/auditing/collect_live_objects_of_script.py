@@ -197,7 +197,7 @@ def collate_rows(
     Raises UsageError where it takes none of these.
     """
     reasons: list[str] = []
-    for given_rows in _rows_with_and_without_texts(rows[:MAX_BATCHED]):
+    for given_rows in _rows_as_they_are_and_without_text_columns(rows[:MAX_BATCHED]):
         try:
             return CollatedRows(
                 _record_collation_of_rows(live, folder, given_rows, given_rows), given_rows
@@ -229,7 +229,7 @@ def _describe_collator_failure(what: str, error: Exception) -> str:
     return f"of {what} it made {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
-def _rows_with_and_without_texts(
+def _rows_as_they_are_and_without_text_columns(
     rows: Sequence[Mapping[str, Any]],
 ) -> Iterator[list[Mapping[str, Any]]]:
     """The rows, and without their columns of texts: a Trainer takes those away before it calls the collator."""

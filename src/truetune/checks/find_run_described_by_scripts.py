@@ -14,7 +14,7 @@ from truetune.checks.read_training_script_for_its_settings import (
     find_only_config,
     read_training_module,
 )
-from truetune.checks.source.evidence.files_whose_rows_make_one_example_at_most import (
+from truetune.checks.source.evidence.files_where_each_row_makes_one_example_at_most import (
     local_row_files_of_only_trainer,
 )
 from truetune.errors import TruetuneError

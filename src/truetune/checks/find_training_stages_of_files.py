@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from truetune.checks.describe_what_loss_averages import loss_basis
-from truetune.checks.source.evidence.files_whose_rows_make_one_example_at_most import (
+from truetune.checks.source.evidence.files_where_each_row_makes_one_example_at_most import (
     READERS,
     local_row_files_of_only_trainer,
 )

@@ -25,7 +25,7 @@ from truetune.checks.rule import CommandRule, ModelfileRule, SourceRule
 from truetune.checks.rule_catalogue import all_rules, select_rules
 from truetune.checks.rule_families import former_code, former_names
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.source.evidence.files_whose_rows_make_one_example_at_most import (
+from truetune.checks.source.evidence.files_where_each_row_makes_one_example_at_most import (
     local_row_files_of_only_trainer,
     training_row_limit,
 )

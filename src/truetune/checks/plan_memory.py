@@ -21,7 +21,7 @@ from truetune.checks.read_training_script_for_its_settings import read_training_
 from truetune.checks.source.evidence.config_objects_given_to_nothing import (
     settings_given_to_nothing,
 )
-from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import (
+from truetune.checks.source.evidence.length_that_rows_are_cut_or_padded_to import (
     longest_row_after_cut_or_pad,
 )
 from truetune.checks.source.evidence.training_rows_padded_to_fixed_length import (

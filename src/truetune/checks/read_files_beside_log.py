@@ -482,7 +482,7 @@ def _settings_of_script(module: Module) -> Iterator[SettingBeside]:
     yield from _trains_without_resuming(module)
     yield from _tensors_kept_on_gpu_by_evaluation(module)
     yield from _labels_counted_from_padding_side(module)
-    yield from _loads_of_second_model(module)
+    yield from _loads_of_second_model_beside_held_one(module)
     yield from model_load_and_loop_settings_of_script(module)
     yield from _bare_base_as_reference_of_adapter(module)
     for call in module.all_calls:
@@ -611,7 +611,7 @@ def _labels_counted_from_padding_side(module: Module) -> Iterator[SettingBeside]
         )
 
 
-def _loads_of_second_model(module: Module) -> Iterator[SettingBeside]:
+def _loads_of_second_model_beside_held_one(module: Module) -> Iterator[SettingBeside]:
     """Loads of a second model while the first one is held on the GPU."""
     for finding in ModelLoadedBesideAnother(module).findings():
         case, rule = finding.cases[0], ModelLoadedBesideAnother.name()

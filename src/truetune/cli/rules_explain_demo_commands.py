@@ -88,7 +88,7 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
       truetune explain cuda-out-of-memory
       truetune explain "loss is flat"
     """
-    from truetune.checks.explaining.recognise_rule_name import is_written_like_rule_name
+    from truetune.checks.explaining.is_written_like_rule_name import is_written_like_rule_name
     from truetune.checks.explaining.search_rules_messages_guides_commands import (
         list_topics,
         search_topics,

@@ -163,14 +163,16 @@ def find_verdict_columns(row: dict[str, Any]) -> PairColumns | None:
     verdict = next((names[name] for name in names if name in VERDICT_NAMES), None)
     if verdict is None or isinstance(row[verdict], dict | list):
         return None
-    texts = _columns_of_both_places(names, TEXT_STEMS)
-    models = _columns_of_both_places(names, MODEL_STEMS)
+    texts = _column_pair_by_stem_and_place(names, TEXT_STEMS)
+    models = _column_pair_by_stem_and_place(names, MODEL_STEMS)
     if texts is None and models is None:
         return None
     return PairColumns(verdict, texts, models)
 
 
-def _columns_of_both_places(names: dict[str, str], stems: Sequence[str]) -> tuple[str, str] | None:
+def _column_pair_by_stem_and_place(
+    names: dict[str, str], stems: Sequence[str]
+) -> tuple[str, str] | None:
     """The two columns that differ only in the letter or number of their place."""
     for stem in stems:
         for one, other in PAIR_ENDINGS:

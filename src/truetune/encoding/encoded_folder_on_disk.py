@@ -419,7 +419,7 @@ class EncodedFolderOnDisk:
 
         yield from find_foreign_files(
             self.work,
-            self._work_listing(),
+            self._listed_files_below_work_folder(),
             digest=self._digest,
             folders=(DATA,),
             also_ours=also_ours,
@@ -433,7 +433,7 @@ class EncodedFolderOnDisk:
             else None
         )
 
-    def _work_listing(self) -> dict[str, ListedFile]:
+    def _listed_files_below_work_folder(self) -> dict[str, ListedFile]:
         """All files below .work/ that a record lists."""
         listing: dict[str, ListedFile] = {}
         for _, shard in self._recorded_shards():
@@ -463,7 +463,9 @@ class EncodedFolderOnDisk:
     def _remove_recorded_work_files(self) -> None:
         """Remove .work/ as far as records list what is in it; what they don't list stays. Raises OSError."""
         if _run_key_of_work_folder(self.work) is not None:
-            remove_unchanged_listed_files(self.work, self._work_listing(), digest=self._digest)
+            remove_unchanged_listed_files(
+                self.work, self._listed_files_below_work_folder(), digest=self._digest
+            )
             for path, _ in list(self._recorded_shards()):
                 path.unlink()
             self._remove_partial_files()

@@ -186,7 +186,7 @@ class Encoder:
         characters = np.fromiter(map(len, all_pieces), dtype=np.int64, count=count)
         text_offsets = offsets_of([len(split) for split in parts])  # (texts + 1,) into the pieces
         new_pieces = list(itertools.islice(numbers, first_number, None))
-        unique = self._encode_empty_texts_added_tokens_and_pieces(new_pieces, rule)
+        unique = self._encode_pieces_behind_empty_text_and_added_tokens(new_pieces, rule)
 
         # Token k of the result is token `gather[k]` of the different pieces: where its piece begins there, plus how far
         # it is behind the piece's first token here.
@@ -205,7 +205,7 @@ class Encoder:
             unique.ids[gather], piece_offsets[text_offsets], starts.astype(np.int32)
         )
 
-    def _encode_empty_texts_added_tokens_and_pieces(
+    def _encode_pieces_behind_empty_text_and_added_tokens(
         self, pieces: list[str], rule: PieceRule
     ) -> EncodedTexts:
         """The tokens of an empty text, of each added token, and of each of these pieces.

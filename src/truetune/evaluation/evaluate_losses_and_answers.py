@@ -27,6 +27,11 @@ from truetune.evaluation.choose_held_out_prompts import (
     find_held_out_files,
     recorded_format_and_column_names,
 )
+from truetune.evaluation.divide_evaluation_rows_by_trained_on import (
+    EvaluationRows,
+    encode_rows_and_choose_prompts,
+    load_tokenizer_and_template_of_run,
+)
 from truetune.evaluation.evaluation_report import EvaluationReport
 from truetune.evaluation.find_and_compare_other_model import (
     compare_right_answers,
@@ -43,11 +48,6 @@ from truetune.evaluation.held_out_token_losses import (
     sum_row_losses,
 )
 from truetune.evaluation.sample_model import Progress, SamplingSettings, sample_and_score_answers
-from truetune.evaluation.select_evaluation_rows import (
-    EvaluationRows,
-    encode_rows_and_choose_prompts,
-    load_tokenizer_and_template_of_run,
-)
 from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers_named_by_user import Parser, make_parser
 from truetune.generation.answer_samples import Sample

@@ -14,7 +14,7 @@ import numpy as np
 
 from truetune.errors import TokenizerError, UsageError
 from truetune.evaluation.confidence_intervals_over_rows import mcnemar_p
-from truetune.evaluation.select_evaluation_rows import EvaluationRows
+from truetune.evaluation.divide_evaluation_rows_by_trained_on import EvaluationRows
 from truetune.generation.answer_samples import Sample
 from truetune.generation.answer_verdicts import is_good_answer
 from truetune.generation.backends.model_source import ModelSource, find_model_source

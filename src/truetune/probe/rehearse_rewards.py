@@ -395,7 +395,7 @@ class _Trial:
         """Teach the miniature to say the first word now and then, by its own cross-entropy."""
         optimizer = self._make_optimizer()
         for _ in range(MAX_WARM_UP_STEPS):
-            logits = self._first_logits()
+            logits = self._logits_of_first_answer_token()
             each = torch.log_softmax(logits, dim=-1)[:, self._first_word]
             shares = each.detach().exp()
             if float(shares.min()) >= STARTING_SHARE or time.perf_counter() >= self.until:
@@ -406,7 +406,7 @@ class _Trial:
             optimizer.step()
             optimizer.zero_grad()
 
-    def _first_logits(self) -> torch.Tensor:
+    def _logits_of_first_answer_token(self) -> torch.Tensor:
         """(prompts, vocabulary) logits of the first token of an answer."""
         device = next(self.model.parameters()).device
         each = []
@@ -419,7 +419,7 @@ class _Trial:
     @torch.no_grad()
     def _share_of_first_words(self) -> float:
         """The probability of the first word by the policy itself, mean of the prompts."""
-        logits = self._first_logits()
+        logits = self._logits_of_first_answer_token()
         return float(torch.softmax(logits, dim=-1)[:, self._first_word].mean())
 
     def _make_optimizer(self) -> torch.optim.Optimizer:

@@ -30,15 +30,15 @@ from truetune.source.does_script_prepare_rows_or_freeze_weights import (
     trainer_truncates_at_default_length,
 )
 from truetune.source.evaluate_constant_expressions import UNKNOWN
-from truetune.source.find_command_line_option_values import (
-    find_option_default,
-    option_value_from_commands_by_attribute,
-)
-from truetune.source.find_guarded_arguments import (
+from truetune.source.find_arguments_guarded_against_refusal import (
     ADDED_BY_UNSLOTH,
     arguments_added_by_subclass,
     arguments_guarded_by_support_checks,
     qualified_names_over_try_and_if_branches,
+)
+from truetune.source.find_command_line_option_values import (
+    find_option_default,
+    option_value_from_commands_by_attribute,
 )
 from truetune.source.find_quantization_configs_and_readers import quantization_configs_that_are_read
 from truetune.source.parsed_source_file import Module, read_module

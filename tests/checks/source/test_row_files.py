@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.lint import lint
-from truetune.checks.source.evidence.files_whose_rows_make_one_example_at_most import (
+from truetune.checks.source.evidence.files_where_each_row_makes_one_example_at_most import (
     local_row_files_of_only_trainer,
     training_row_limit,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import (
+from truetune.checks.source.evidence.length_that_rows_are_cut_or_padded_to import (
     longest_row_after_cut_or_pad,
 )
 from truetune.source.parsed_source_file import parse_module

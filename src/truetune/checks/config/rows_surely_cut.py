@@ -59,7 +59,7 @@ from truetune.checks.config.evidence.read_first_rows_and_count_characters import
     CHATS,
     count_characters,
     first_rows_of_run,
-    text_columns_of_recipe,
+    text_columns_of_torchtune_recipe,
 )
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
 from truetune.checks.config.evidence.script_token_ids_by_stand_in_tokenizer import (
@@ -272,7 +272,7 @@ class RowsSurelyCut(ConfigRule):
         most = (self.subject.limit or 0) * MOST_CHARACTERS_PER_TOKEN
         rows = too_long = unanswered = ends_cut = 0
         first: Case | None = None
-        columns = text_columns_of_recipe(self.subject)
+        columns = text_columns_of_torchtune_recipe(self.subject)
         for path, line, row in first_rows_of_run(self.subject):
             characters = count_characters(row, columns)
             rows += bool(characters)

@@ -100,7 +100,7 @@ class FewerStepsThanTheRunBeside(LogRule):
         factor = other.steps / own.steps
         what = "eval_loss" if own.is_evaluated else "loss"
         yield self.finding(
-            f"{_steps_in_words(own, other)}, {_rate_in_words(own)}: {what} ends at {own.loss:.3g} instead of"
+            f"{_steps_in_words(own, other)}, {_learning_rate_in_words(own)}: {what} ends at {own.loss:.3g} instead of"
             f" {other.loss:.3g}",
             "a step uses batch size per GPU x accumulation x processes rows: lower gradient_accumulation_steps (or"
             f" per_device_train_batch_size) until that product is {_advice_on_batch(other, factor)} again; or keep the"
@@ -169,7 +169,7 @@ def _same_rows_seen_in_words(own: RunSize, other: RunSize) -> str:
     return f"total_flos {own.flos:.3g} in this run, {other.flos:.3g} in {other.name}"
 
 
-def _rate_in_words(own: RunSize) -> str:
+def _learning_rate_in_words(own: RunSize) -> str:
     """At which learning rate both ran, in words."""
     if own.is_warming_up:
         return f"and its warm-up is longer than that (the learning rate is still rising at {own.peak_rate:.3g})"

@@ -82,7 +82,6 @@ from truetune.logs.console.out_of_memory_message import (
     add_count_of_own_processes_on_gpu,
     parse_memory_error,
 )
-from truetune.logs.console.out_of_memory_weights import evidence_of_adapter_slots
 from truetune.logs.console.port_conflicts_within_run import PortConflict
 from truetune.logs.console.read_console_output import (
     COLLECTIVE_TIMEOUT_RAISED,
@@ -91,6 +90,9 @@ from truetune.logs.console.read_console_output import (
     is_stopped_by_hand,
 )
 from truetune.logs.console.uneven_counts_of_ranks import RankCounts
+from truetune.logs.console.weights_at_out_of_memory_by_files_beside_log import (
+    evidence_of_adapter_slots,
+)
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
 SECOND_LOAD = "another model was loaded onto the GPU after the training"

@@ -343,12 +343,12 @@ def _tally_reading_numbers_as_sides(tally: Tally, tags: tuple[str, str]) -> Tall
     first, second, is_sure = _numbers_naming_each_side_and_is_sure(frozenset(tally.numbers), tags)
     if not first or not second:
         return tally
-    agree = _count_pairs_choosing_side(tally, first, 0) + _count_pairs_choosing_side(
-        tally, second, 1
-    )
-    against = _count_pairs_choosing_side(tally, first, 1) + _count_pairs_choosing_side(
-        tally, second, 0
-    )
+    agree = _count_pairs_with_numbers_and_chosen_side(
+        tally, first, 0
+    ) + _count_pairs_with_numbers_and_chosen_side(tally, second, 1)
+    against = _count_pairs_with_numbers_and_chosen_side(
+        tally, first, 1
+    ) + _count_pairs_with_numbers_and_chosen_side(tally, second, 0)
     is_turned = not is_sure and against > agree
     if is_turned:
         first, second, agree, against = second, first, against, agree
@@ -398,7 +398,9 @@ def _numbers_enumerating_sides(
     return None
 
 
-def _count_pairs_choosing_side(tally: Tally, numbers: frozenset[float], side: int) -> int:
+def _count_pairs_with_numbers_and_chosen_side(
+    tally: Tally, numbers: frozenset[float], side: int
+) -> int:
     """The pairs with one of these numbers in which this side is chosen."""
     return sum(tally.counts[number, side] for number in numbers)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from truetune.checks.paths.check_beside_path import check_files_belonging_to_path
 from truetune.checks.paths.check_by_kind import CHECK_BY_KIND, check_as_kind
+from truetune.checks.paths.check_files_belonging_to_path import check_files_belonging_to_path
 from truetune.checks.paths.check_folder import check_folder
 from truetune.checks.paths.choose_judged_rows_of_folder import take_rows_of_folder
 from truetune.checks.paths.explain_not_judged_paths import (

@@ -460,12 +460,12 @@ def _condition_around_every_call(
     certain = (
         guard
         for caller, guard in guards
-        if guard is not None and _names_own_function_or_method(caller)
+        if guard is not None and _calls_by_plain_name_or_self(caller)
     )
     return next(certain, None) if _is_place_reached_by_each_function_call(module, node) else None
 
 
-def _names_own_function_or_method(caller: ast.Call) -> bool:
+def _calls_by_plain_name_or_self(caller: ast.Call) -> bool:
     """Does a call name the function itself, or a method of its own class? Any other may be of another class."""
     owner = caller.func.value if isinstance(caller.func, ast.Attribute) else None
     return isinstance(caller.func, ast.Name) or (

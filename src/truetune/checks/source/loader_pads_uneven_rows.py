@@ -92,7 +92,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.file_rows_behind_values import FileRows, local_rows_of_value
-from truetune.checks.source.evidence.token_lengths_after_cut_and_pad import (
+from truetune.checks.source.evidence.length_that_rows_are_cut_or_padded_to import (
     longest_row_after_cut_or_pad,
 )
 from truetune.source.parsed_source_file import Module

@@ -66,7 +66,9 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
-from truetune.checks.source.evidence.prompts_made_of_messages import prompts_made_of_messages
+from truetune.checks.source.evidence.prompts_that_are_message_lists import (
+    prompts_that_are_message_lists,
+)
 from truetune.checks.source.evidence.reward_functions import (
     completion_names,
     loops_over_completions,
@@ -109,7 +111,7 @@ class RewardReadsMessagesAsText(SourceRule):
             if use is None:
                 continue
             rows = rows_with_column_named_or_beside(module, "prompt")
-            made = prompts_made_of_messages(module)
+            made = prompts_that_are_message_lists(module)
             if made is None and (
                 rows is None or not all(isinstance(one["prompt"], list) for one in rows.rows)
             ):

@@ -72,7 +72,7 @@ from truetune.settings.has_program_trained_with_these_settings import (
 )
 from truetune.settings.stacks.removed_arguments import RemovedArgument, find_removed_argument
 from truetune.source.call_with_resolved_names_and_arguments import Call
-from truetune.source.find_guarded_arguments import (
+from truetune.source.find_arguments_guarded_against_refusal import (
     arguments_guarded_by_support_checks,
     qualified_names_over_try_and_if_branches,
 )

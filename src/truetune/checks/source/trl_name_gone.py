@@ -53,7 +53,9 @@ from truetune.settings.has_program_trained_with_these_settings import (
     severity_of_name_removed_in_later_release,
 )
 from truetune.settings.stacks.removed_arguments import RemovedExport, find_removed_export
-from truetune.source.find_guarded_arguments import is_behind_release_or_signature_check
+from truetune.source.find_arguments_guarded_against_refusal import (
+    is_behind_release_or_signature_check,
+)
 from truetune.source.make_source_edits import Changes, insert_statements_before, replace_expression
 from truetune.source.parsed_source_file import Module
 

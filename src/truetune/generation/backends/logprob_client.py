@@ -102,7 +102,7 @@ class LogprobClient:
     def probe_what_server_tells(self, sequences: Sequence[Ids], wait: Wait) -> None:
         """Try with the beginning of some of these ids what the server tells. Raises NoReply."""
         for sequence in filter(None, sequences):
-            ids = self._first_ids_to_try(sequence)
+            ids = self._shortest_beginning_sent_unchanged(sequence)
             if not self._has_probed:
                 self._has_probed = True
                 self._probe_fields(ids)
@@ -190,7 +190,7 @@ class LogprobClient:
             return probability, min(ranks)
         return probability, _rank_of_likeliest_stop(self.likeliest(ids, self.top, wait), stops)
 
-    def _first_ids_to_try(self, ids: Ids) -> Ids:
+    def _shortest_beginning_sent_unchanged(self, ids: Ids) -> Ids:
         """Some of its first ids, as few as can be sent as they are."""
         # Asked for what it does to the server: whether that takes ids decides what can be sent as it is.
         self.prompt_field(ids[:PROBE_IDS])

@@ -41,11 +41,6 @@ from truetune.logs.console.out_of_memory_causes import (
     failed_on_float32_logits,
     passes_layer_without_checkpoint,
 )
-from truetune.logs.console.out_of_memory_weights import (
-    WeightsOnGpu,
-    evidence_of_inference_server_gpu_share,
-    is_setting_of_failed_run,
-)
 from truetune.logs.console.parse_tracebacks import Frame
 from truetune.logs.console.picture_tokens_by_printed_shapes import (
     MIN_PICTURE_TOKENS,
@@ -59,6 +54,11 @@ from truetune.logs.console.row_length_by_failed_tensor_size import (
     TensorShape,
     logits_shape_of_size,
     mask_shape_of_size,
+)
+from truetune.logs.console.weights_at_out_of_memory_by_files_beside_log import (
+    WeightsOnGpu,
+    evidence_of_inference_server_gpu_share,
+    is_setting_of_failed_run,
 )
 from truetune.logs.facts_in_files_beside_log import (
     ENGINE_SHARE,
@@ -289,7 +289,7 @@ class MemoryStory:
         )
 
     @property
-    def settings_that_fill_rows(self) -> tuple[SettingBeside, ...]:
+    def settings_that_fill_rows_to_limit(self) -> tuple[SettingBeside, ...]:
         """The settings that make every row as long as that limit (packing, padding), in the file
         that sets it.
         """
@@ -338,7 +338,7 @@ class MemoryStory:
         by_rows = self.cause is None or self.cause in LATE_CAUSES
         if (
             self.rows_have_context_length
-            or self.settings_that_fill_rows
+            or self.settings_that_fill_rows_to_limit
             or self.value_that_loop_keeps_of_each_step is not None
         ):
             return False
@@ -480,10 +480,12 @@ class MemoryStory:
 
     def _describe_row_filling(self) -> str:
         """A phrase on what fills rows to the limit, and how long they are themselves."""
-        if not self.settings_that_fill_rows:
+        if not self.settings_that_fill_rows_to_limit:
             return ""
-        by = " and ".join(f"{one.text} ({one.place})" for one in self.settings_that_fill_rows)
-        verb = "fill" if len(self.settings_that_fill_rows) > 1 else "fills"
+        by = " and ".join(
+            f"{one.text} ({one.place})" for one in self.settings_that_fill_rows_to_limit
+        )
+        verb = "fill" if len(self.settings_that_fill_rows_to_limit) > 1 else "fills"
         lengths = self._describe_longest_row()
         return f": {by} {verb} each row of a batch to it" + (
             f", though {lengths}" if lengths else ""
@@ -643,7 +645,7 @@ class MemoryStory:
         lower = max(LEAST_LIMIT, _next_power_of_two(needed)) if needed is not None else USUAL_LIMIT
         if lower >= limit.value:
             return
-        if self.settings_that_fill_rows:
+        if self.settings_that_fill_rows_to_limit:
             reason = self._describe_longest_row() or "which is enough for most rows"
             yield f"lower {limit.key} from {limit.value:,} to {lower:,} ({limit.place}): {reason}"
         elif self.rows_have_context_length:

@@ -64,7 +64,7 @@ def first_rows_of_run(config: Config) -> Iterator[tuple[str, int, Mapping[str, A
             yield str(source.path), line, row
 
 
-def text_columns_of_recipe(config: Config) -> tuple[str, ...]:
+def text_columns_of_torchtune_recipe(config: Config) -> tuple[str, ...]:
     """The columns of text that a torchtune recipe names itself."""
     dataset = config.raw.get("dataset")
     named = dataset.get("column_map") if isinstance(dataset, Mapping) else None

@@ -516,14 +516,14 @@ def _prompted_answers_kept_in_rows(trace: Trace) -> Iterator[UsedAnswer]:
     """
     for event in trace.stores:
         key = event.key if isinstance(event.key, str) else constant_of(event.key)
-        yield from _answer_kept_under_key(trace, key, event.value, event.node)
+        yield from _answer_kept_under_answer_key(trace, key, event.value, event.node)
     for value in trace.values:
         if isinstance(value, Mapping) and value.node is not None:
             for key, entry in value.entries.items():
-                yield from _answer_kept_under_key(trace, key, entry, value.node)
+                yield from _answer_kept_under_answer_key(trace, key, entry, value.node)
 
 
-def _answer_kept_under_key(
+def _answer_kept_under_answer_key(
     trace: Trace, key: object, value: Value, node: ast.AST
 ) -> Iterator[UsedAnswer]:
     """The answer that is kept under a key, where the key says that it is one."""

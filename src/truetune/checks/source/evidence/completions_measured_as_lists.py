@@ -13,7 +13,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.evidence.prompts_made_of_messages import are_prompts_messages
+from truetune.checks.source.evidence.prompts_that_are_message_lists import are_prompts_messages
 from truetune.checks.source.evidence.reward_functions import COMPLETIONS
 from truetune.checks.source.evidence.rewards_without_difference import (
     REWARD_FROM_ROLLOUT,

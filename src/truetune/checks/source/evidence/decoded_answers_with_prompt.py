@@ -284,7 +284,7 @@ def _metric_and_keeping_uses_of_text(
     if isinstance(parent, ast.keyword) and parent.arg in PREDICTION_ARGUMENTS:
         yield text
     elif isinstance(parent, ast.Dict):
-        key = _key_of_answer(module, parent, text)
+        key = _key_of_text_if_it_names_answer(module, parent, text)
         if key is not None:
             names.add(key)
             yield parent
@@ -294,7 +294,7 @@ def _metric_and_keeping_uses_of_text(
         yield from _uses_through_names_and_returns(module, text, parent, names, steps + 1)
 
 
-def _key_of_answer(module: Module, row: ast.Dict, text: ast.expr) -> str | None:
+def _key_of_text_if_it_names_answer(module: Module, row: ast.Dict, text: ast.expr) -> str | None:
     """The key of a text in a dictionary, where it names an answer: `{"prediction": text}`."""
     for key, value in zip(row.keys, row.values, strict=True):
         if value is text and key is not None:

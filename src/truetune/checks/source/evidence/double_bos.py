@@ -75,7 +75,7 @@ def bos_count_of_rendered_text(
     known = (
         [of_files]
         if of_files is not None
-        else _tokenizer_and_template_bos_by_names(module, tokenizer)
+        else _tokenizer_and_template_bos_by_model_names(module, tokenizer)
     )
     if template.replaced:
         known = [(adds, template.writes_bos) for adds, _ in known]
@@ -111,7 +111,7 @@ def _tokenizer_and_template_bos_by_files(
     return first == [bos.id], text.startswith(bos.token)
 
 
-def _tokenizer_and_template_bos_by_names(
+def _tokenizer_and_template_bos_by_model_names(
     module: Module, tokenizer: ast.expr | None
 ) -> list[tuple[bool | None, bool | None]]:
     """Whether the tokenizer adds BOS, and whether its template writes it, by the name of each model

@@ -203,10 +203,10 @@ def _node_passes_number_unchanged(node: ast.AST) -> bool:
     """Does a part of an expression hold a figure without changing it?"""
     if isinstance(node, ast.Attribute):
         return node.attr in (*READING_METHODS, *PLAIN_CALLS)
-    return isinstance(node, HANDS_ON) or _is_text_formatting(node)
+    return isinstance(node, HANDS_ON) or _is_percent_formatting_of_text(node)
 
 
-def _is_text_formatting(node: ast.AST) -> bool:
+def _is_percent_formatting_of_text(node: ast.AST) -> bool:
     """Does it fill a text by `%`: `"%.4f" % loss`?"""
     return (
         isinstance(node, ast.BinOp)

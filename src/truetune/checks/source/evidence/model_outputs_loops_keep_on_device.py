@@ -100,7 +100,7 @@ def _does_holder_accumulate_outputs(
         return _is_keeping_function_called_repeatedly(module, kept[0], node, forward)
     hook = lightning_batch_hook_keeping_results(module, node, holder)
     if hook is not None:
-        is_kept = not _does_condition_in_loop_guard_place(module, node, hook.function)
+        is_kept = not _does_condition_decide_if_place_is_reached_at_all(module, node, hook.function)
         return is_kept and not holder_is_emptied(module, hook, hook.function)
     loop = _shared_loop(module, node, forward)
     is_list_of_step = isinstance(loop, FUNCTIONS) and not ast.unparse(holder).startswith("self.")
@@ -116,9 +116,11 @@ def _is_keeping_function_called_repeatedly(
     Lightning?
     """
     loop = _shared_loop(module, kept.call, forward)
-    if loop is None or _does_condition_in_loop_guard_place(module, node, kept.function):
+    if loop is None or _does_condition_decide_if_place_is_reached_at_all(
+        module, node, kept.function
+    ):
         return False
-    is_seldom = _does_condition_in_loop_guard_place(module, kept.call, loop) or (
+    is_seldom = _does_condition_decide_if_place_is_reached_at_all(module, kept.call, loop) or (
         isinstance(loop, ast.For) and _iterates_few_steps(module, loop.iter)
     )
     if kept.is_renewed_in_each_step(module, loop):
@@ -293,7 +295,7 @@ def _is_renewed_or_rarely_filled(
     """Is the list renewed in the loop, has the loop few steps, or does a condition decide on the
     place?
     """
-    if _does_condition_in_loop_guard_place(module, node, loop):
+    if _does_condition_decide_if_place_is_reached_at_all(module, node, loop):
         return True
     if isinstance(loop, ast.For) and _iterates_few_steps(module, loop.iter):
         return True
@@ -308,7 +310,9 @@ def _is_renewed_or_rarely_filled(
     return made is not None and is_bounded_queue(made.node)
 
 
-def _does_condition_in_loop_guard_place(module: Module, node: ast.AST, loop: ast.AST) -> bool:
+def _does_condition_decide_if_place_is_reached_at_all(
+    module: Module, node: ast.AST, loop: ast.AST
+) -> bool:
     """Does an `if` inside of the loop decide whether a place is reached at all, and not only how
     often?
     """

@@ -21,7 +21,7 @@ from truetune.checks.config.evidence.columns_and_age_of_training_files import (
     columns_of_file,
     file_holds_chats,
 )
-from truetune.checks.source.evidence.files_whose_rows_make_one_example_at_most import (
+from truetune.checks.source.evidence.files_where_each_row_makes_one_example_at_most import (
     local_row_files_of_only_trainer,
 )
 from truetune.checks.source.evidence.generate_call_inputs import generate_calls

@@ -115,7 +115,7 @@ def _row_limits_of_run(trace: Trace) -> Iterator[tuple[Module, RowLimit]]:
             )
             if not any(map(_may_be_skipped_despite_limit, event.frames("branch", "comprehension"))):
                 yield event.home, limit
-    yield from _limits_of_saved_lightning_models(trace)
+    yield from _limits_of_lightning_trainers_with_saved_model(trace)
 
 
 def _may_be_skipped_despite_limit(frame: Frame) -> bool:
@@ -176,7 +176,9 @@ def _count_inside_min_of_length(value: Value) -> Value:
     return counts[0] if len(counts) == 1 else value
 
 
-def _limits_of_saved_lightning_models(trace: Trace) -> Iterator[tuple[Module, RowLimit]]:
+def _limits_of_lightning_trainers_with_saved_model(
+    trace: Trace,
+) -> Iterator[tuple[Module, RowLimit]]:
     """The limits of Lightning trainers whose model is saved."""
     for trainer in trace.calls(*LIGHTNING):
         batches = _lightning_limit_to_few_steps(trainer)

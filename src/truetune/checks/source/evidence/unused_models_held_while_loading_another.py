@@ -387,7 +387,7 @@ class _HeldModelWalk:
         """
         self._note_uses(statement, state)
         self._apply_frees(statement, state)
-        loaded = self._load_and_place_models(statement, state)
+        loaded = self._place_and_return_loaded_models(statement, state)
         # A trainer moves its model to the GPU before its name is bound: the pass before still holds the old one.
         self._apply_later_moves(statement, state)
         self._apply_bindings(statement, state, loaded)
@@ -437,7 +437,9 @@ class _HeldModelWalk:
             state.held.pop(owner, None)
         state.held.pop(name, None)
 
-    def _load_and_place_models(self, statement: ast.stmt, state: _HeldByName) -> list[HeldModel]:
+    def _place_and_return_loaded_models(
+        self, statement: ast.stmt, state: _HeldByName
+    ) -> list[HeldModel]:
         """The models that a statement loads; each that is put onto the GPU is compared with those
         held there.
         """

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import count_rows
-from truetune.checks.source.evidence.files_whose_rows_make_one_example_at_most import (
+from truetune.checks.source.evidence.files_where_each_row_makes_one_example_at_most import (
     OF_FILES,
     OF_ROWS,
     READERS,

@@ -271,13 +271,13 @@ def _is_model_answer(value: Value) -> bool:
             return False
         if isinstance(one, Result) and _call_gives_model_texts(one.call):
             return True
-        if isinstance(one, Item | Attribute) and _is_named_as_answer(one):
+        if isinstance(one, Item | Attribute) and _is_named_as_model_answer(one):
             return True
         pending.extend(_sources_of_text(one))
     return False
 
 
-def _is_named_as_answer(read: Item | Attribute) -> bool:
+def _is_named_as_model_answer(read: Item | Attribute) -> bool:
     """Is a key or attribute read whose name says that it is a model's answer?"""
     key = constant_of(read.key) if isinstance(read, Item) else read.name
     return isinstance(key, str) and key in (*ANSWER_KEYS, *PREDICTION_NAMES)

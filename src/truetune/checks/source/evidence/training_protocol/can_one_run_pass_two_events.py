@@ -46,7 +46,7 @@ def can_follow(earlier: Event, later: Event) -> bool:
 def _branch_exits_for_good(own: list[Frame], position: int) -> bool:
     """Does the branch at a position leave what is around both events? `own`: from the inside out."""
     frame = own[position]
-    last = _last_statement(frame)
+    last = _last_statement_of_branch_arm(frame)
     around = {outer.kind for outer in own[position + 1 :]}
     if isinstance(last, ast.Return):
         return "call" not in around
@@ -55,7 +55,7 @@ def _branch_exits_for_good(own: list[Frame], position: int) -> bool:
     return isinstance(last, ast.Raise) or _ends_process(last)
 
 
-def _last_statement(frame: Frame) -> ast.stmt | None:
+def _last_statement_of_branch_arm(frame: Frame) -> ast.stmt | None:
     """The last statement of the arm that a branch's frame stands for."""
     if not isinstance(frame.node, ast.If) or frame.kind != "branch":
         return None

@@ -10,7 +10,7 @@ from truetune.source.parsed_source_file import Module
 PROMPT = "prompt"
 
 
-def prompts_made_of_messages(module: Module) -> ast.expr | None:
+def prompts_that_are_message_lists(module: Module) -> ast.expr | None:
     """The messages that the script itself gives as the prompt of every row; None where it gives another, or none."""
     prompts = _prompts_made(module)
     is_known = bool(prompts) and all(_is_written_messages(module, one) for one in prompts)
@@ -19,7 +19,7 @@ def prompts_made_of_messages(module: Module) -> ast.expr | None:
 
 def are_prompts_messages(module: Module) -> bool:
     """Are the prompts certainly lists of messages: made so by the script, or read so and not replaced?"""
-    if prompts_made_of_messages(module) is not None:
+    if prompts_that_are_message_lists(module) is not None:
         return True
     rows = rows_with_column_named_or_beside(module, PROMPT)
     if rows is None or not all(isinstance(one[PROMPT], list) for one in rows.rows):
