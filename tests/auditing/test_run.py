@@ -204,7 +204,7 @@ def test_each_class_of_trainer_once(tmp_path: Path) -> None:
         "    print('trained', trainer.state.global_step)\n"
     )
     report = tmp_path / "report.json"
-    done = run(
+    done = run_training(
         str(script),
         options=["--on-error", "warn", "--laws", "none", "--format", "json", "-o", str(report)],
     )
