@@ -94,7 +94,9 @@ def test_two_processes_whose_groups_cross_are_judged_together(kind: str, tmp_pat
     more = "max_steps=int(steps), per_device_train_batch_size=6, gradient_accumulation_steps=2, ddp_backend='gloo'"
     path.write_text(code.replace("max_steps=int(steps)", more), encoding="utf-8")
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = run_training(*launch, str(path), kind, "2", options=["--format", "json", "-o", str(report)])
+    done = run_training(
+        *launch, str(path), kind, "2", options=["--format", "json", "-o", str(report)]
+    )
     assert done.returncode == 0, done.stderr
     second = json.loads(report.with_stem("report-2").read_text(encoding="utf-8"))
     assert second["outcome"] == "no findings"
