@@ -18,7 +18,7 @@ NEVER = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)"
 
 
 def test_streams_and_exit_code_come_through() -> None:
-    done = run("-c", NEVER)
+    done = run("-c", NEVER, launcher=sys.executable)
     assert (done.returncode, done.stdout) == (7, "out\n")
     assert (
         done.stderr

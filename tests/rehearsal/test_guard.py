@@ -154,7 +154,10 @@ if __name__ == "__main__":  # one of the ways is a process that imports this aga
 
 
 def test_every_order_of_imports_shrinks(tmp_path: Path) -> None:
-    """Beneath the real launcher; one process with all else loaded is the parent of one for each order."""
+    """Beneath the real launcher; one process with all else loaded is the parent of one for each order.
+
+    35 s of processor time: in each of 24 orders transformers' own modules are imported, which is what is tested.
+    """
     model(tmp_path)
     work = tmp_path / "work"
     work.mkdir()
