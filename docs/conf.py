@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -9,6 +10,9 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent / "src")]
 
 import truetune  # noqa: E402
+
+# Sphinx makes millions of nodes and frees few before the end, so nearly all collections find nothing.
+gc.set_threshold(200_000, 50, 50)
 
 project = author = "truetune"
 copyright = "the truetune authors, Apache-2.0"
@@ -22,6 +26,7 @@ extensions += [
     "links",
     "accessible",
     "llms_txt",
+    "search_index",
 ]  # in _ext
 exclude_patterns = ["_*", "**/__pycache__"]
 suppress_warnings = ["misc.highlighting_failure"]  # examples of rules on broken files

@@ -6,11 +6,13 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import truetune
+from tests.syntax_trees import without_collections
 
 ROOT = Path(truetune.__file__).parent
 LAYERS = (
@@ -83,11 +85,15 @@ ASKED_BY_USERS = ("dataset",)
 """Functions that may import a heavy library: a user asks encoded rows for a data set of `datasets`"""
 
 
-def modules() -> Iterator[tuple[str, Path]]:
+@cache
+def modules() -> tuple[tuple[str, Path], ...]:
+    """Each module with its layer."""
+    found = []
     for path in sorted(ROOT.rglob("*.py")):
         layer = path.relative_to(ROOT).parts[0].removesuffix(".py")
         if layer in LAYERS:
-            yield layer, path
+            found.append((layer, path))
+    return tuple(found)
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
@@ -101,26 +107,38 @@ def imports(tree: ast.AST) -> Iterator[str]:
         yield from imports(node)
 
 
-@pytest.mark.parametrize(
-    ("layer", "path"), list(modules()), ids=lambda value: getattr(value, "name", value)
-)
-def test_imports_point_backwards(layer: str, path: Path) -> None:
-    for name in imports(ast.parse(path.read_text(encoding="utf-8"))):
-        first, _, rest = name.partition(".")
-        if first == "truetune" and rest:
-            target = rest.partition(".")[0]
-            assert LAYERS.index(target) <= LAYERS.index(layer), f"{layer} imports {name}"
-        if layer in LIGHT:
-            assert first not in HEAVY, f"{layer} imports {name}"
+@cache
+def imports_by_file() -> dict[Path, tuple[str, ...]]:
+    """What each module imports, anywhere in it."""
+    with without_collections():
+        return {
+            path: tuple(imports(ast.parse(path.read_text(encoding="utf-8"))))
+            for _, path in modules()
+        }
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_imports_point_backwards(layer: str) -> None:
+    paths = [path for of, path in modules() if of == layer]
+    assert paths, "the layer has no module"
+    for path in paths:
+        for name in imports_by_file()[path]:
+            first, _, rest = name.partition(".")
+            if first == "truetune" and rest:
+                target = rest.partition(".")[0]
+                assert LAYERS.index(target) <= LAYERS.index(layer), f"{path} imports {name}"
+            if layer in LIGHT:
+                assert first not in HEAVY, f"{path} imports {name}"
 
 
 def import_graph() -> dict[str, set[str]]:
     """Module -> the modules of truetune that it imports, inside of functions too; not those for types alone."""
     names = {_module_name(path): path for path in ROOT.rglob("*.py")}
-    return {
-        name: {found for found in _imported(path, names) if found != name}
-        for name, path in names.items()
-    }
+    with without_collections():
+        return {
+            name: {found for found in _imported(path, names) if found != name}
+            for name, path in names.items()
+        }
 
 
 def _module_name(path: Path) -> str:

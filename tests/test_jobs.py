@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 import truetune
+from tests.preloaded import commands_python
 from tests.test_dockerfile import instructions
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
@@ -65,7 +66,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "sbatch.py").write_text(SBATCH)
     for name, command in (
-        ("truetune", f"{sys.executable} -m truetune"),
+        ("truetune", f"{commands_python()} -m truetune"),
         ("python", sys.executable),
         ("sbatch", f"{sys.executable} {folder / 'sbatch.py'}"),
     ):

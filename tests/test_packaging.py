@@ -22,9 +22,10 @@ from truetune.demo import BROKEN, TOKENIZER
 ROOT = Path(__file__).parents[1]
 
 
-def build(folder: Path, out: Path) -> dict[str, Path]:
+def build(folder: Path, out: Path, *options: str) -> dict[str, Path]:
+    """Build the sdist and the wheel, or what the options ask for. Returns each by its suffix."""
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-d", str(out)],
+        [sys.executable, "-m", "hatchling", "build", "-d", str(out), *options],
         cwd=folder,
         check=True,
         capture_output=True,
@@ -79,7 +80,7 @@ def test_the_sdist_gives_the_same_wheel(built: dict[str, Path], tmp_path: Path) 
         "constraints.txt",
     ):
         assert (folder / name).exists(), name
-    again = build(folder, tmp_path / "dist")
+    again = build(folder, tmp_path / "dist", "-t", "wheel")
     assert names(again[".whl"]) == names(built[".whl"])
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.parts import folder
+from tests.preloaded import commands_python
 
 RULE = '''"""Answers end with an exclamation mark.
 
@@ -111,7 +111,7 @@ def plugins(tmp_path: Path) -> Path:
 def run(site: Path, *arguments: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
     return subprocess.run(
-        [sys.executable, "-m", "truetune", *arguments],
+        [commands_python(), "-m", "truetune", *arguments],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": path, **more},
         capture_output=True,

@@ -4,19 +4,57 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import truetune
+from tests.syntax_trees import without_collections
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
 
+@dataclass(frozen=True)
+class Module:
+    """What the tests here ask of a source file."""
+
+    path: Path
+    is_empty: bool
+    docstring: str
+    undocumented: tuple[str, ...]
+    """Public functions at its top that have no docstring"""
+    variables: frozenset[str]
+    """Its strings that are names of truetune's environment variables"""
+
+
 @cache
-def parsed(path: Path) -> ast.Module:
-    """The syntax tree of a source file: five tests here look at all of them, and parsing takes four seconds."""
-    return ast.parse(path.read_text(encoding="utf-8"))
+def modules() -> tuple[Module, ...]:
+    """All source files: parsing them takes two seconds."""
+    with without_collections():
+        return tuple(read_module(path) for path in SOURCES)
+
+
+def read_module(path: Path) -> Module:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    strings = {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    return Module(
+        path,
+        not tree.body,
+        ast.get_docstring(tree) or "",
+        tuple(
+            node.name
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef)
+            and not node.name.startswith("_")
+            and not ast.get_docstring(node)
+        ),
+        frozenset(text for text in strings if re.fullmatch(r"_?TRUETUNE_[A-Z_]+", text)),
+    )
 
 
 def test_ci_runs_the_commands_of_the_readme() -> None:
@@ -36,12 +74,9 @@ def test_the_changelog_knows_the_version() -> None:
 
 
 def test_public_names_are_documented() -> None:
-    for path in SOURCES:
-        tree = parsed(path)
-        assert not tree.body or ast.get_docstring(tree), path
-        for node in tree.body:
-            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                assert ast.get_docstring(node), f"{path}: {node.name}"
+    for module in modules():
+        assert module.is_empty or module.docstring, module.path
+        assert module.undocumented == (), module.path
 
 
 def test_nothing_names_a_place_outside() -> None:
@@ -53,13 +88,7 @@ def test_nothing_names_a_place_outside() -> None:
 
 def test_environment_variables_are_documented() -> None:
     page = (ROOT / "docs" / "environment-variables.md").read_text(encoding="utf-8")
-    constants = [
-        node.value
-        for path in SOURCES
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-    own = {text for text in constants if re.fullmatch(r"_?TRUETUNE_[A-Z_]+", text)}
+    own = {name for module in modules() for name in module.variables}
     assert own
     assert [name for name in sorted(own) if f"`{name}`" not in page] == []
 
@@ -78,12 +107,11 @@ def test_prose_names_tests_that_exist() -> None:
 
 def test_packages_name_modules_that_exist() -> None:
     """The docstring of a package says which module is for what."""
-    for path in SOURCES:
-        if path.name == "__init__.py":
-            text = ast.get_docstring(parsed(path)) or ""
-            named = set(re.findall(r"`(\w+\.py)`", text))
-            below = {module.name for module in path.parent.rglob("*.py")}
-            assert named <= below, f"{path}: there is no {named - below}"
+    for module in modules():
+        if module.path.name == "__init__.py":
+            named = set(re.findall(r"`(\w+\.py)`", module.docstring))
+            below = {path.name for path in module.path.parent.rglob("*.py")}
+            assert named <= below, f"{module.path}: there is no {named - below}"
 
 
 def test_architecture_lists_every_package_and_names_what_exists() -> None:

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tests.syntax_trees import without_collections
+
 ROOT = Path(__file__).parents[1]
 LEFT = Path(__file__).parent / "words_left.txt"
 PAGES, MESSAGES, DOCSTRINGS = "pages", "messages", "docstrings"
@@ -213,7 +215,8 @@ def read_texts() -> tuple[Text, ...]:
     Returns:
         The pages whole, and the strings of the sources that hold a space.
     """
-    return tuple(_read_texts())
+    with without_collections():
+        return tuple(_read_texts())
 
 
 def _read_texts() -> Iterator[Text]:
@@ -236,14 +239,11 @@ def read_strings(path: str, source: str) -> Iterator[Text]:
     Returns:
         One text for each string; the fixed pieces of an f-string apart.
     """
-    tree = ast.parse(source)
-    documents = {
-        id(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+    documents = set()
+    for node in ast.walk(ast.parse(source)):  # a node comes before what it holds
+        if isinstance(node, ast.Expr):
+            documents.add(id(node.value))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             kind = DOCSTRINGS if id(node) in documents else MESSAGES
             if kind == DOCSTRINGS and _RULE_PAGE in node.value:
                 kind = PAGES

@@ -16,12 +16,21 @@ def run(
     *arguments: str,
     options: list[str] | None = None,
     python: str = sys.executable,
-    launcher: str = sys.executable,
+    launcher: str | None = None,
     **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """`truetune run OPTIONS -- python ARGUMENTS`; `launcher` is the Python of truetune itself."""
+    """`truetune run OPTIONS -- python ARGUMENTS`; `launcher` is the Python of truetune itself, by default one that has
+    imported the command's modules already."""
     command = [*filter(None, [python]), *arguments]
-    command = [launcher, "-m", "truetune", "run", *(options or []), "--", *command]
+    command = [
+        launcher or commands_python(),
+        "-m",
+        "truetune",
+        "run",
+        *(options or []),
+        "--",
+        *command,
+    ]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=environment() | variables
     )
@@ -34,7 +43,7 @@ def run_training(
     python = libraries_python()
     # The processes that torchrun starts are such ones, too.
     variables = {"PYTHON_EXEC": python, **variables}
-    return run(*arguments, options=options, python=python, launcher=commands_python(), **variables)
+    return run(*arguments, options=options, python=python, **variables)
 
 
 def plain(

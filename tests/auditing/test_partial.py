@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.auditing.running import run, run_training
+from tests.auditing.running import run_training
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 KILLED = """
@@ -58,7 +58,7 @@ def test_allow_unjudged_takes_the_command_s_own_code(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(KILLED.format(whole=1))
     assert (
-        run(
+        run_training(
             str(script), options=["--ignore", "BAT", "--ignore", "LAW", "--allow-unjudged"]
         ).returncode
         == 0

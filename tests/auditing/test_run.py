@@ -18,7 +18,7 @@ NEVER = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)"
 
 
 def test_streams_and_exit_code_come_through() -> None:
-    done = run("-c", NEVER)
+    done = run("-c", NEVER, launcher=sys.executable)
     assert (done.returncode, done.stdout) == (7, "out\n")
     assert (
         done.stderr
@@ -204,7 +204,7 @@ def test_each_class_of_trainer_once(tmp_path: Path) -> None:
         "    print('trained', trainer.state.global_step)\n"
     )
     report = tmp_path / "report.json"
-    done = run(
+    done = run_training(
         str(script),
         options=["--on-error", "warn", "--laws", "none", "--format", "json", "-o", str(report)],
     )

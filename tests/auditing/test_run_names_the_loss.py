@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.auditing.running import plain, run, run_training
+from tests.auditing.running import plain, run_training
 from tests.preloaded import libraries_python
 
 SCRIPT = """
@@ -82,7 +82,7 @@ def test_json_says_it_without_laws_too(tmp_path: Path) -> None:
     script, file = tmp_path / "train.py", tmp_path / "report.json"
     script.write_text(SCRIPT)
     options = ["--on-error", "warn", "--laws", "none", "-o", str(file)]
-    assert run(str(script), options=options).returncode == 0
+    assert run_training(str(script), options=options).returncode == 0
     assert json.loads(file.read_text())["audit"]["loss"] == {
         "name": "Focal",
         "file": str(script),

@@ -27,9 +27,11 @@ class Audited:
     def __init__(self, kind: str, folder: Path, *options: str, **variables: str) -> None:
         file = folder / f"{kind}.json"
         given = ["-o", str(file), *options]
-        start = run if kind == AS_USERS_DO else run_training
-        self.done: subprocess.CompletedProcess[str] = start(
-            "-m", LOOPS, kind, options=given, **variables
+        arguments = ("-m", LOOPS, kind)
+        self.done: subprocess.CompletedProcess[str] = (
+            run(*arguments, options=given, launcher=sys.executable, **variables)
+            if kind == AS_USERS_DO
+            else run_training(*arguments, options=given, **variables)
         )
         self.report: dict[str, Any] = (
             json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}

@@ -11,8 +11,9 @@ import pytest
 import trl
 
 import truetune
-from tests.auditing.running import plain, run
+from tests.auditing.running import plain, run_training
 from tests.auditing.tiny_rollouts import grpo, tiny_model
+from tests.preloaded import libraries_python
 from truetune.errors import TruetuneError
 
 SCRIPT = """
@@ -40,9 +41,10 @@ def script(tmp_path: Path) -> str:
 
 def test_a_healthy_run_is_judged_and_trains_the_same(script: str, tmp_path: Path) -> None:
     files = [str(tmp_path / name) for name in ("report.json", "report-2.json")]
-    done = run(script, "grpo", "3", options=["--format", "json", "-o", files[0]])
+    done = run_training(script, "grpo", "3", options=["--format", "json", "-o", files[0]])
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == plain(script, "grpo", "3").stdout.splitlines()[-1]
+    alone = plain(script, "grpo", "3", python=libraries_python())
+    assert done.stdout.splitlines()[-1] == alone.stdout.splitlines()[-1]
     first, second = (json.loads(Path(name).read_text(encoding="utf-8")) for name in files)
     assert first["outcome"] == second["outcome"] == "no findings"
     assert "loss-weighs-tokens-otherwise" in {part["rule"] for part in second["examined"]}
@@ -51,7 +53,7 @@ def test_a_healthy_run_is_judged_and_trains_the_same(script: str, tmp_path: Path
 
 
 def test_a_broken_run_is_stopped_before_its_third_step(script: str) -> None:
-    done = run(script, "reversed", "3")
+    done = run_training(script, "reversed", "3")
     assert done.returncode == 1
     assert "TRAINED" not in done.stdout
     text = re.sub(r"\s+", " ", done.stderr)
@@ -62,7 +64,7 @@ def test_a_broken_run_is_stopped_before_its_third_step(script: str) -> None:
 
 
 def test_a_broken_run_may_continue(script: str) -> None:
-    done = run(script, "reversed", "3", options=["--on-error", "warn"])
+    done = run_training(script, "reversed", "3", options=["--on-error", "warn"])
     assert done.returncode == 0, done.stderr
     assert "ROL011" in done.stderr
     assert "TRAINED" in done.stdout
@@ -76,7 +78,7 @@ def test_a_run_that_ends_before_its_first_rollout_is_not_judged(
         "trainer.train()", "trainer._prepare_inputs = lambda inputs: sys.exit(0)\ntrainer.train()"
     )
     path.write_text(code, encoding="utf-8")
-    done = run(str(path), "grpo", "1")
+    done = run_training(str(path), "grpo", "1")
     assert done.returncode == 3, done.stderr
     assert "the rollouts were not judged: the training ended before the first one" in done.stderr
 
@@ -92,7 +94,9 @@ def test_two_processes_whose_groups_cross_are_judged_together(kind: str, tmp_pat
     more = "max_steps=int(steps), per_device_train_batch_size=6, gradient_accumulation_steps=2, ddp_backend='gloo'"
     path.write_text(code.replace("max_steps=int(steps)", more), encoding="utf-8")
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = run(*launch, str(path), kind, "2", options=["--format", "json", "-o", str(report)])
+    done = run_training(
+        *launch, str(path), kind, "2", options=["--format", "json", "-o", str(report)]
+    )
     assert done.returncode == 0, done.stderr
     second = json.loads(report.with_stem("report-2").read_text(encoding="utf-8"))
     assert second["outcome"] == "no findings"

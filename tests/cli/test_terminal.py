@@ -99,7 +99,7 @@ def test_quiet_is_quiet_on_a_terminal_too(tmp_path: Path) -> None:
         (("show", DATA, "-t", TOKENIZER), "show"),
         (("check", DATA, "-t", TOKENIZER), "report"),
         (("encode", DATA, "-t", TOKENIZER, "--dry-run"), "estimate"),
-        (("lint", Path(__file__).parents[1] / "trainers"), "report"),
+        (("lint", Path(__file__)), "report"),
     ],
 )
 def test_json(arguments: tuple[object, ...], schema: str) -> None:

@@ -16,6 +16,7 @@ pytest.importorskip("pygls", reason="needs the extra truetune[lsp]")
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
+from tests.preloaded import commands_python
 from truetune.demo import BROKEN, TOKENIZER
 from truetune.editors.language_server import MAX_PLACES
 
@@ -27,9 +28,9 @@ collator = DataCollatorForLanguageModeling(tokenizer, mlm=False)
 Trainer(model="m", data_collator=collator).train()
 """
 RULE = "pad-equals-eos-lm-collator"
-SERVER = (sys.executable, "-m", "truetune", "lsp")
+SERVER = ("-m", "truetune", "lsp")
+"""What follows `python`"""
 SLOW_SERVER = (
-    sys.executable,
     "-c",
     "import time, truetune\n"
     "from truetune.editors.language_server import serve_over_stdio\n"
@@ -40,7 +41,6 @@ SLOW_SERVER = (
     "serve_over_stdio(check_slowly)",
 )
 CHANGING_SERVER = (
-    sys.executable,
     "-c",
     "import truetune\n"
     "from pathlib import Path\n"
@@ -107,13 +107,23 @@ class Editor(LanguageClient):
 
 
 def in_editor(
-    command: tuple[str, ...], folder: Path, work: Callable[[Editor], Awaitable[None]]
+    arguments: tuple[str, ...],
+    folder: Path,
+    work: Callable[[Editor], Awaitable[None]],
+    python: str | None = None,
 ) -> None:
-    """Start a server in a folder, do the work with it, and end it as editors do."""
+    """Start a server in a folder, do the work with it, and end it as editors do.
+
+    Args:
+        arguments: What follows `python`.
+        folder: Where it works.
+        work: What is asked of it.
+        python: By default one that has imported truetune's modules already.
+    """
 
     async def session() -> None:
         editor = Editor()
-        await editor.start_io(*command, cwd=folder)
+        await editor.start_io(python or commands_python(), *arguments, cwd=folder)
         capabilities = types.ClientCapabilities()
         await editor.initialize_async(
             types.InitializeParams(capabilities, root_uri=folder.as_uri())
@@ -174,7 +184,8 @@ def test_a_script_is_opened_fixed_and_saved(tmp_path: Path, line_end: str) -> No
         editor.save(script)
         assert RULE not in [one.code for one in await editor.next_diagnostics()]
 
-    in_editor(SERVER, tmp_path, work)
+    # As editors start it: with all of its imports.
+    in_editor(SERVER, tmp_path, work, python=sys.executable)
 
 
 def test_rows_that_can_not_be_read_and_other_files(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,36 +176,54 @@ def test_draws_are_a_prompts_own(base: Path, top_p: float, min_p: float) -> None
 MIN_PS = [0.02, 0.1, 0.5, 1.0]
 
 
+class Drawing:
+    """A real model, some prompts, and what it answers without `min_p`."""
+
+    def __init__(self) -> None:
+        folder = parts.model()
+        tokenizer = load_tokenizer(str(folder))
+        texts = ["The capital of France is", "Once upon a time there was a", "1 2 3 4 5"]
+        self.asked = [
+            prompt(tokenizer.backend.encode(text, add_special_tokens=False).ids) for text in texts
+        ]
+        self.decoding = Decoding(frozenset({STOP}), 6, temperature=1.5, seed=1)
+        self.model = backend(folder)
+        self.whole = self.ids(self.decoding)
+        self.greedy = self.ids(replace(self.decoding, temperature=0.0))
+
+    def ids(self, decoding: Decoding) -> list[Any]:
+        """The ids of each answer."""
+        return [answer and answer.ids for answer in self.model.answers(self.asked, decoding)]
+
+
+@pytest.fixture(scope="module")
+def drawing() -> Iterator[Drawing]:
+    made = Drawing()
+    with made.model:
+        yield made
+
+
 @pytest.mark.parametrize("min_p", MIN_PS)
-def test_min_p_draws_from_the_tokens_that_transformers_leaves(min_p: float) -> None:
-    folder = parts.model()
-    tokenizer = load_tokenizer(str(folder))
-    texts = ["The capital of France is", "Once upon a time there was a", "1 2 3 4 5"]
-    asked = [prompt(tokenizer.backend.encode(text, add_special_tokens=False).ids) for text in texts]
-    decoding = Decoding(frozenset({STOP}), 6, temperature=1.5, min_p=min_p, seed=1)
+def test_min_p_draws_from_the_tokens_that_transformers_leaves(
+    min_p: float, drawing: Drawing
+) -> None:
+    decoding = replace(drawing.decoding, min_p=min_p)
     warp: Any = transformers.LogitsProcessorList(
         [transformers.TemperatureLogitsWarper(1.5), transformers.MinPLogitsWarper(min_p)]
     )
-    with backend(folder) as model:
-        for seed in range(3):
-            for one, answer in zip(
-                asked, model.answers(asked, replace(decoding, seed=seed)), strict=True
-            ):
-                assert answer is not None
-                ids = [*one.ids, *answer.ids]
-                with torch.no_grad():
-                    scores = model.model(torch.tensor([ids])).logits[0].float()
-                # A hair more, as a batch rounds otherwise than a single row.
-                left = warp(torch.tensor([ids]), scores).isfinite() | scores.isclose(
-                    scores.amax(-1, keepdim=True) + 1.5 * np.log(min_p), atol=1e-3
-                )
-                for place, id in enumerate(answer.ids, len(one.ids) - 1):
-                    assert left[place, id]
-        whole = model.answers(asked, replace(decoding, min_p=0.0))
-        answers = model.answers(asked, decoding)
-        greedy = model.answers(asked, replace(decoding, temperature=0.0, min_p=0.0))
-    assert [a and a.ids for a in answers] != [a and a.ids for a in whole]
-    assert ([a and a.ids for a in answers] == [a and a.ids for a in greedy]) is (min_p == 1)
+    answers = drawing.ids(decoding)
+    for one, answer in zip(drawing.asked, answers, strict=True):
+        ids = [*one.ids, *answer]
+        with torch.no_grad():
+            scores = drawing.model.model(torch.tensor([ids])).logits[0].float()
+        # A hair more, as a batch rounds otherwise than a single row.
+        left = warp(torch.tensor([ids]), scores).isfinite() | scores.isclose(
+            scores.amax(-1, keepdim=True) + 1.5 * np.log(min_p), atol=1e-3
+        )
+        for place, id in enumerate(answer, len(one.ids) - 1):
+            assert left[place, id]
+    assert answers != drawing.whole
+    assert (answers == drawing.greedy) is (min_p == 1)
 
 
 @pytest.mark.parametrize("top_p", [1.0, 0.9])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.preloaded import commands_python
 from truetune.cli import truetune_group
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
@@ -38,8 +39,9 @@ raise SystemExit("the training was not stopped")
 
 
 def rehearse(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`truetune rehearse`: the command's modules are loaded already, those of the program are not."""
     command = [
-        sys.executable,
+        commands_python(),
         "-m",
         "truetune",
         "rehearse",

@@ -62,37 +62,52 @@ def _chats(draw: random.Random) -> list[str]:
 SETS = {"malformed": _malformed, "pairs": _pairs, "chats": _chats}
 
 
-def _report(data: Path, form: str, **environment: str) -> str:
-    words = [
-        sys.executable,
-        "-m",
-        "truetune",
-        "check",
-        data.name,
-        "-t",
-        str(TOKENIZER),
-        "--format",
-        form,
-        "--quiet",
-    ]
+CHECK_ALL = """
+import sys
+from truetune.cli import truetune_group
+tokenizer, *names = sys.argv[1:]
+for name in names:
+    words = ["check", f"{name}.jsonl", "-t", tokenizer, "-o", f"{name}.json", "--quiet"]
+    assert truetune_group(words, standalone_mode=False) in (0, 1), name
+"""
+
+
+def _reports(folder: Path, **environment: str) -> dict[str, str]:
+    """Check each of SETS, all in one new process. Returns the reports."""
     done = subprocess.run(
-        words,
-        cwd=data.parent,
+        [sys.executable, "-c", CHECK_ALL, str(TOKENIZER), *SETS],
+        cwd=folder,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert done.returncode in (0, 1), done.stderr
-    return SECONDS.sub('"seconds": 0', done.stdout)
+    assert done.returncode == 0, done.stderr
+    return {
+        name: SECONDS.sub('"seconds": 0', (folder / f"{name}.json").read_text(encoding="utf-8"))
+        for name in SETS
+    }
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+    """Those of three processes, by the names of SETS."""
+    folder = tmp_path_factory.mktemp("sets")
+    for name, make in SETS.items():
+        lines = "\n".join(make(random.Random(5))) + "\n"
+        (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    return [
+        _reports(folder, PYTHONHASHSEED=seed, RAYON_NUM_THREADS=threads)
+        for seed, threads in (("0", "1"), ("1", "2"), ("2", "4"))
+    ]
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_the_report_does_not_depend_on_the_process(name: str, tmp_path: Path) -> None:
-    data = tmp_path / "rows.jsonl"
-    data.write_text("\n".join(SETS[name](random.Random(5))) + "\n", encoding="utf-8")
-    first = _report(data, "json", PYTHONHASHSEED="0", RAYON_NUM_THREADS="1")
+def test_the_report_does_not_depend_on_the_process(
+    name: str, reports: list[dict[str, str]]
+) -> None:
+    first, *others = (made[name] for made in reports)
     assert len(json.loads(first)["findings"]) >= 3
-    for seed, threads in (("1", "2"), ("2", "4")):
-        assert _report(data, "json", PYTHONHASHSEED=seed, RAYON_NUM_THREADS=threads) == first
+    for other in others:
+        assert other == first

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,18 @@ def chat(question: Any, answer: Any, role: str = "assistant") -> Chat:
 
 def checked(*paths: Path, **settings: Any) -> Report:
     return truetune.check(data=[str(path) for path in paths], tokenizer=str(TOKENIZER), **settings)
+
+
+@cache
+def checked_once(path: Path) -> Report:
+    """The same report for each test that only reads it."""
+    return checked(path)
+
+
+@cache
+def page_made_once(path: Path) -> str:
+    """The page of that report."""
+    return html_page_of_report(checked_once(path))
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +93,8 @@ def entries(view: Page) -> list[str]:
 def test_rows_with_findings_are_marked_and_listed(
     browser: Browser, many: Path, tmp_path: Path, viewport: dict[str, int], scheme: str
 ) -> None:
-    report = checked(many)
-    html = html_page_of_report(report)
+    report = checked_once(many)
+    html = page_made_once(many)
     assert len(html) < 4_000_000
     cited = {
         case.origin.row for f in report.findings for case in f.cases if case.origin is not None
@@ -118,8 +131,8 @@ def test_rows_with_findings_are_marked_and_listed(
 
 
 def test_keys_stay_in_the_list_that_is_chosen(browser: Browser, many: Path, tmp_path: Path) -> None:
-    report = checked(many)
-    (tmp_path / "page.html").write_text(html_page_of_report(report), encoding="utf-8")
+    report = checked_once(many)
+    (tmp_path / "page.html").write_text(page_made_once(many), encoding="utf-8")
     rows = sorted(
         {
             case.origin.row

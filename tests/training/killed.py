@@ -8,6 +8,7 @@ killed after the last step. Each run is a process of its own, forked from this o
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -190,5 +191,7 @@ def compared(root: Path, case: str) -> dict[str, Any]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     home = prepare(Path(sys.argv[1]))
+    gc.collect()
+    gc.freeze()  # else each run's collections copy all that was imported
     for name in sys.argv[2:]:
         print(json.dumps(compared(home, name)), flush=True)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tests.auditing import tiny
+from tests.preloaded import libraries_python
 from truetune.cli.train_command import train
 from truetune.errors import UsageError
 from truetune.settings.run_spec import RunSpec
@@ -152,8 +153,9 @@ def test_a_run_of_two_processes_is_interrupted(tmp_path: Path) -> None:
         "training": {"max_steps": 600, "save_steps": 600, "eval_strategy": "no", "val_size": 0},
     }  # fmt: skip
     (tmp_path / "truetune.yaml").write_text(json.dumps(settings))
+    python = libraries_python()
     line = [
-        sys.executable,
+        python,
         "-m",
         "truetune",
         "train",
@@ -165,7 +167,12 @@ def test_a_run_of_two_processes_is_interrupted(tmp_path: Path) -> None:
         "--force",
     ]
     run = subprocess.Popen(
-        line, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        line,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHON_EXEC": python},
     )
     said = []
     assert run.stderr is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import filelock
 import pytest
 import torch
 
+from tests.preloaded import libraries_python
 from truetune.checkpoint.read_run_and_check_checkpoints import (
     RUN_FILE,
     WHOLE_FILE,
@@ -41,7 +41,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What became of it. More cases, of DPO and of all weights: `python -m tests.training.killed FOLDER CASE...`"""
     folder = tmp_path_factory.mktemp("killed")
     cache = {"TRUETUNE_CACHE": str(folder / "cache")}
-    command = [sys.executable, "-m", "tests.training.killed", str(folder), CASE]
+    command = [libraries_python(), "-m", "tests.training.killed", str(folder), CASE]
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **cache}, check=False
     )

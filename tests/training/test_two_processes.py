@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from torch.utils.data import RandomSampler
 
+from tests.preloaded import libraries_python
 from tests.training import ranks
 from truetune.training.coordinate_processes_of_run import make_even_sampler
 
@@ -31,9 +32,15 @@ def both(
         "-m",
         "tests.training.ranks",
     ]
-    line = [sys.executable, "-m", *line, str(folder / "2.npz")]
+    python = libraries_python()
+    line = [python, "-m", *line, str(folder / "2.npz")]
     with subprocess.Popen(
-        line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        line,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHON_EXEC": python},
     ) as two:
         ranks.main(folder / "1.npz")
         said, _ = two.communicate()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from tests.preloaded import libraries_python
 from truetune.generation import sampling_pass_files
 
 PROGRAM = Path(__file__).with_name("two_watched.py")
@@ -14,15 +15,21 @@ PROGRAM = Path(__file__).with_name("two_watched.py")
 
 def test_two_processes_share_the_prompts_and_stop_together(tmp_path: Path) -> None:
     """And train the same weights as without a watcher."""
+    python = libraries_python()
     launch = [
-        sys.executable,
+        python,
         "-m",
         "torch.distributed.run",
         "--standalone",
         "--nproc-per-node",
         "2",
     ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYTHON_EXEC": python,
+    }
     done = subprocess.run(
         [*launch, str(PROGRAM), str(tmp_path)],
         env=environment,

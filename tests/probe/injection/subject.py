@@ -1,13 +1,15 @@
 """A training that is looked at by a faulty hook: `python -m tests.probe.injection.subject TOKENIZER`.
 
 Each line on stdin is an order; each is done in a fork of this process, which has imported all packages already (but
-nothing of truetune), and answered with its exit code.
+nothing of truetune), and answered with its exit code. Those packages are kept out of the forks' garbage collections,
+each of which takes longer than the training.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import hashlib
 import importlib.abc
 import importlib.machinery
@@ -36,6 +38,7 @@ from transformers import (
     TrainerCallback,
     TrainingArguments,
 )
+from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer
 
 from tests.probe.injection.functions import START, Function, with_fault
 
@@ -177,8 +180,6 @@ def sft_trainer(model: Any, tokenizer: Any, kind: str) -> Any:
 
 def dpo_trainer(model: Any, tokenizer: Any) -> Any:
     """A trainer of TRL, given pairs of answers."""
-    from trl import DPOConfig, DPOTrainer
-
     pairs = [
         {
             "prompt": f"How many pears are in box {i}?",
@@ -204,8 +205,6 @@ def count_letters(completions: list[str], **_: Any) -> list[float]:
 
 def grpo_trainer(model: Any, tokenizer: Any) -> Any:
     """A trainer of TRL that samples its answers."""
-    from trl import GRPOConfig, GRPOTrainer
-
     given: Any = count_letters
     settings = {"num_generations": 2, "max_completion_length": 6, "remove_unused_columns": False}
     return GRPOTrainer(
@@ -363,6 +362,8 @@ def serve() -> None:
     tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
     datasets.disable_progress_bars()
     transformers.logging.set_verbosity_error()
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
