@@ -88,7 +88,9 @@ def test_more_templates_than_are_kept_compiled() -> None:
 
 def test_a_source_is_compiled_once_for_all_its_templates() -> None:
     worker = Worker()
-    for number, source in enumerate(("{{ messages[0].content }}", "x", "{{ messages[0].content }}")):
+    for number, source in enumerate(
+        ("{{ messages[0].content }}", "x", "{{ messages[0].content }}")
+    ):
         assert worker.answer(CompileRequest(number, source)) == {}
     assert worker.templates[0] is worker.templates[2]
     assert worker.templates[0] is not worker.templates[1]
