@@ -222,6 +222,9 @@ def _process_count_by_environment_variables(file: Path, command: str) -> int | N
 
 def is_word_path_of_script(word: str, file: Path, script: Path) -> bool:
     """Is this word of a command in `file` a path of the script: `train.py`, `--config=recipes/sft.yaml`?"""
+    # Most words of a project's commands and pages hold no such name, and making a path of each takes seconds.
+    if script.name not in word:
+        return False
     given = word.rpartition("=")[2].strip("\"'`")
     if Path(given).name != script.name:
         return False
