@@ -170,7 +170,7 @@ def test_damage_is_named(
     tmp_path: Path, damage: Callable[[str, random.Random], str], kind: str
 ) -> None:
     draw = random.Random(1)
-    rows = json.loads(data(ALPACA).read_text(encoding="utf-8"))
+    rows = json.loads(data(ALPACA).read_text(encoding="utf-8"))[:600]
     for row in rows:
         # Who joins lines joins those of all answers, and only those with lists show it.
         if draw.random() < SHARE or damage is lose_line_ends:

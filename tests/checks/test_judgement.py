@@ -32,7 +32,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Examined, Judgement, NotJudged, Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
-from truetune.checks.reports import Report, add_judgement
+from truetune.checks.reports import DataReport, Report, add_judgement
 from truetune.checks.rule import DataRule, Rule
 from truetune.checks.rule_catalogue import all_rules, station_of_rule
 from truetune.checks.rule_runner import REPORT_IT, run_rules
@@ -201,15 +201,29 @@ def broken_rule(method: str) -> type[DataRule]:
     return Fragile
 
 
-@pytest.mark.parametrize("method", STAGES.values(), ids=STAGES)
-def test_a_data_rule_that_raises_leaves_the_others(method: str, tmp_path: Path) -> None:
+OTHERS = [rule for rule in all_rules("rows") if issubclass(rule, DataRule)]
+
+
+@pytest.fixture(scope="module")
+def rows_with_a_broken_line(tmp_path_factory: pytest.TempPathFactory) -> RunSpec:
     lines = BROKEN.read_text(encoding="utf-8").splitlines()
     lines.insert(1, "{")
-    path = tmp_path / "rows.jsonl"
+    path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
     path.write_text("\n".join(lines) + "\n")
-    spec = RunSpec(data=(str(path),), eval_data=(str(DATA),), tokenizer=str(TOKENIZER))
-    others = [rule for rule in all_rules("rows") if issubclass(rule, DataRule)]
-    alone, beside = check(spec, others), check(spec, [broken_rule(method), *others])
+    return RunSpec(data=(str(path),), eval_data=(str(DATA),), tokenizer=str(TOKENIZER))
+
+
+@pytest.fixture(scope="module")
+def alone(rows_with_a_broken_line: RunSpec) -> DataReport:
+    """What all rules but the fragile one say."""
+    return check(rows_with_a_broken_line, OTHERS)
+
+
+@pytest.mark.parametrize("method", STAGES.values(), ids=STAGES)
+def test_a_data_rule_that_raises_leaves_the_others(
+    method: str, rows_with_a_broken_line: RunSpec, alone: DataReport
+) -> None:
+    beside = check(rows_with_a_broken_line, [broken_rule(method), *OTHERS])
     assert beside.findings == alone.findings != ()
     assert beside.examined == alone.examined
     assert beside.data == alone.data

@@ -18,14 +18,12 @@ from tests.checks.pages import block, sections
 from tests.checks.pages.config import config_of
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.judge_settings import judge_settings
-from truetune.checks.lint import lint
 from truetune.checks.rule import Rule
 from truetune.checks.rule_catalogue import all_rules, station_of_rule
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 
 CONFIG = [rule for rule in all_rules() if station_of_rule(rule) == "config"]
-SOURCE = [rule for rule in all_rules() if station_of_rule(rule) == "source"]
 VALUE = r"(?P<value>\[[^\]]*\]|(?!(?:the|what|an?|another)\b)[\w.,+\-]*\w)"
 SET = re.compile(
     r"(?:(?:set|and) (?P<key>(?!both\b)\w+): |set (?P<other>(?!both\b)\w+) to |and (?P<more>\w+)"
@@ -122,15 +120,3 @@ def test_what_a_finding_on_settings_says_ends_it(rule: type[Rule[Any]], tmp_path
         }
         assert not new, alternative
     assert (tried == 0) == (rule.name() in PROSE), finding.remedy
-
-
-@pytest.mark.parametrize("rule", SOURCE, ids=lambda rule: rule.name())
-def test_the_fix_of_a_finding_in_source_ends_it(rule: type[Rule[Any]], tmp_path: Path) -> None:
-    path = tmp_path / "train.py"
-    path.write_text(block(sections(rule)["Example"]))
-    before = lint([path]).findings
-    if not any(f.fix for f in before if f.rule == rule.name()):
-        pytest.skip("it has no fix of its own")
-    lint([path], select=[rule.name()], fix=True, unsafe=True)
-    after = lint([path]).findings
-    assert {f.rule for f in after} <= {f.rule for f in before} - {rule.name()}

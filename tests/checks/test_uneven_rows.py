@@ -12,8 +12,8 @@ import yaml
 import truetune
 from truetune.checks.estimate_padding_share_of_batches import estimate_padded_batches
 
-UNEVEN = [3_000 if number % 15 == 0 else 20 for number in range(300)]
-EVEN = [60 + number % 40 for number in range(300)]
+UNEVEN = [3_000 if number % 15 == 0 else 20 for number in range(150)]
+EVEN = [60 + number % 40 for number in range(150)]
 LLAMA_FACTORY = {
     "model_name_or_path": "org/m", "stage": "sft", "do_train": True, "finetuning_type": "lora", "dataset": "d",
     "dataset_dir": ".", "template": "qwen", "cutoff_len": 8192, "per_device_train_batch_size": 16,

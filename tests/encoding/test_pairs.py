@@ -123,7 +123,20 @@ def theirs(trainer: str, family: str, rows: list[Row], where: Path) -> tuple[lis
     return list(made.train_dataset), tokenizer
 
 
+@pytest.fixture
+def unnamed_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of `datasets` get a name by chance, which only finds files of their cache again.
+
+    By default it is a hash of all that a function uses: of a tokenizer with all its words, seconds each time.
+    """
+    fingerprint = pytest.importorskip("datasets.fingerprint")
+    numbers = itertools.count()
+    name_next = classmethod(lambda hasher, value: f"{next(numbers):016x}")
+    monkeypatch.setattr(fingerprint.Hasher, "hash", name_next)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("unnamed_tables")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("rows", [CHATS, SHARED, TEXTS], ids=["chats", "shared-prompt", "texts"])
 def test_both_sides_are_what_dpo_sees(family: str, rows: list[Row], tmp_path: Path) -> None:
@@ -147,6 +160,7 @@ def test_both_sides_are_what_dpo_sees(family: str, rows: list[Row], tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unnamed_tables")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("pairs", [CHATS, TEXTS], ids=["chats", "texts"])
 def test_answers_are_what_kto_sees(family: str, pairs: list[Row], tmp_path: Path) -> None:

@@ -6,12 +6,15 @@ from __future__ import annotations
 import csv
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from truetune.data.llm_judge_verdicts_and_bias import parse_winning_place
+from truetune.demo import TOKENIZER
+from truetune.evaluation.judge_files_on_two_models import _list_row_files
 from truetune.evaluation.score_predictions import score
 from truetune.report.answers_terminal import describe_success
 from truetune.settings.run_spec import RunSpec
@@ -243,3 +246,11 @@ def test_answers_that_are_no_json_count_over_all_rows(kind: str) -> None:
 def test_answers_that_are_json(kind: str, bad: int) -> None:
     report = score(of_json(bad, kind), references=GOLD)
     assert [one.code for one in report.findings if one.code in CODES] == []
+
+
+def test_files_of_a_model_are_not_read_as_answers(tmp_path: Path) -> None:
+    """A tokenizer.json has up to 33 MB, and each `check` of a model's folder read it as rows."""
+    shutil.copytree(TOKENIZER, tmp_path / "model")
+    write(tmp_path / "model" / "answers.jsonl", [{"question": "a", "answer": "b"}])
+    for paths in ([tmp_path], [tmp_path / "model"], list((tmp_path / "model").iterdir())):
+        assert [path.name for path in _list_row_files(paths)] == ["answers.jsonl"]

@@ -193,7 +193,7 @@ def mutants(reader: Reader, rng: random.Random) -> Iterator[bytes]:
 def inputs(reader: Reader, count: int, rng: random.Random) -> Iterator[bytes]:
     yield reader.sound
     kind, long_run = reader.file.rpartition(".")[2], count >= LONG_RUN
-    broken = of_bytes(kind, 300_000 if long_run else 30_000)
+    broken = of_bytes(kind, 300_000 if long_run else 10_000)
     # A short run feeds each reader with a third of these, another third for each file name: all are fed to some.
     yield from broken if long_run else islice(broken, zlib.crc32(reader.file.encode()) % 3, None, 3)
     changed = mutants(reader, rng)

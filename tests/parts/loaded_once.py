@@ -1,26 +1,40 @@
 """Tokenizers of the parts are read once in a process of the tests, and not by every test that names their folder.
 
 Reading one takes up to 1.7 s (Gemma's file has 33 MB), and thousands of tests name one. A folder of the parts never
-changes once it is laid out, so what was read stays true; other folders are read each time. All 29 take 1.1 GB.
+changes once it is laid out, so what was read stays true. All 29 take 1.1 GB.
+
+A test that changes a template or a setting copies a folder of the parts, and leaves its tokenizer.json as it is. The
+tokenizer of such a copy is used again for the next copy with the same file, once nobody holds it any more.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
+import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import tokenizers
 
 from tests.parts.shelf import root
 from truetune.render import tokenizer as loading
 from truetune.render.tokenizer import Tokenizer
 
 State = tuple[int, object, object, bool]
+MIN_BYTES = 1 << 20
+"""A smaller file is read in some ms."""
+MAX_COPIES = 2
+"""Tokenizers of copies that are kept; tests of one family come one after the other. Gemma's takes 150 MB."""
+UNHELD_REFERENCES = 2
+"""Of an object that only we hold: our own, and that of the call that counts them"""
 
 
 def keep_tokenizers_of_parts() -> None:
-    """Have `truetune.render.tokenizer.load_tokenizer` read each folder of the parts once."""
+    """Have `truetune.render.tokenizer.load_tokenizer` read each folder of the parts once, and copies seldom."""
     vars(loading)["_load_folder"] = _once(loading._load_folder)
+    vars(loading)["_load_tokenizers_backend"] = _again_for_copies(loading._load_tokenizers_backend)
 
 
 def _once(read: Callable[[Path, Path], Tokenizer]) -> Callable[[Path, Path], Tokenizer]:
@@ -56,3 +70,55 @@ def _with_own_settings(tokenizer: Tokenizer) -> Tokenizer:
         templates=dict(tokenizer.templates),
         special=dict(tokenizer.special),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Copied:
+    """The tokenizer of a file that tests copy, and what stood in it when it was read."""
+
+    backend: tokenizers.Tokenizer
+    added: str
+    truncation: dict[str, object] | None
+    padding: dict[str, object] | None
+
+    def is_as_it_was_read(self) -> bool:
+        """Does nobody else hold it, and has nobody added a token to it?"""
+        is_free = sys.getrefcount(self.backend) == UNHELD_REFERENCES
+        return is_free and _added_tokens(self.backend) == self.added
+
+    def with_settings_of_file(self) -> tokenizers.Tokenizer:
+        """The tokenizer with the truncation and padding that loading takes from it."""
+        if self.truncation is not None:
+            self.backend.enable_truncation(**self.truncation)
+        if self.padding is not None:
+            self.backend.enable_padding(**self.padding)
+        return self.backend
+
+
+def _again_for_copies(
+    read: Callable[[Path], tokenizers.Tokenizer],
+) -> Callable[[Path], tokenizers.Tokenizer]:
+    known: dict[bytes, _Copied] = {}
+
+    def read_or_use_again(folder: Path) -> tokenizers.Tokenizer:
+        path = folder / "tokenizer.json"
+        if root() in folder.parents or not path.is_file() or path.stat().st_size < MIN_BYTES:
+            return read(folder)
+        digest = hashlib.blake2b(path.read_bytes()).digest()
+        kept = known.get(digest)
+        if kept is not None and kept.is_as_it_was_read():
+            return kept.with_settings_of_file()
+        backend = read(folder)
+        while len(known) >= MAX_COPIES:
+            del known[next(iter(known))]
+        known[digest] = _Copied(
+            backend, _added_tokens(backend), backend.truncation, backend.padding
+        )
+        return backend
+
+    return read_or_use_again
+
+
+def _added_tokens(backend: tokenizers.Tokenizer) -> str:
+    """All added tokens with their flags."""
+    return repr(sorted(backend.get_added_tokens_decoder().items(), key=lambda item: item[0]))

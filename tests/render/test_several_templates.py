@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,7 +22,8 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.errors import SpecError, TemplateError
 from truetune.render.renderer import Renderer
 from truetune.render.serving_contract import make_serving_contract, verify
-from truetune.render.template_probes import load_tokenizer_and_template_of_run
+from truetune.render.template_probes import load_tokenizer_and_template_of_run, make_probes
+from truetune.render.tokenizer import Tokenizer, load_tokenizer
 from truetune.report.report_terminal import report_as_text
 from truetune.settings.run_spec import RunSpec
 
@@ -67,7 +68,7 @@ def data(path: Path, *rows: dict[str, Any]) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return several(tmp_path / "tokenizer", "llama3.1-instruct", "folder")
+    return several(tmp_path / "tokenizer", "smollm2", "folder")
 
 
 @pytest.fixture
@@ -105,19 +106,29 @@ def theirs(tokenizer: Any, row: Conversation, name: str | None) -> str | Excepti
         return error
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_text_and_name_are_those_of_transformers(
-    family: str, name: str | None, tmp_path: Path
-) -> None:
+class Loaded(NamedTuple):
+    """A folder with several templates, as transformers and we load it."""
+
+    theirs: Any
+    ours: Tokenizer
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    """Each family in turn. It is read once for all names of templates: each reading takes up to a second."""
     import transformers
 
-    layout = LAYOUTS[FAMILIES.index(family) % len(LAYOUTS)]
-    folder = several(tmp_path / "tokenizer", family, layout)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    layout = LAYOUTS[FAMILIES.index(request.param) % len(LAYOUTS)]
+    folder = several(tmp_path_factory.mktemp("several") / "tokenizer", request.param, layout)
+    return Loaded(transformers.AutoTokenizer.from_pretrained(folder), load_tokenizer(str(folder)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_text_and_name_are_those_of_transformers(loaded: Loaded, name: str | None) -> None:
+    tokenizer = loaded.theirs
     assert set(tokenizer.chat_template) == {"default", *PUBLISHED}
-    spec = RunSpec(tokenizer=str(folder), template=name, history="single")
-    renderer = load_tokenizer_and_template_of_run(spec).renderer()
+    spec = RunSpec(tokenizer=str(loaded.ours.folder), template=name, history="single")
+    renderer = make_probes(loaded.ours, spec).renderer()
     rendered = 0
     for messages in CONVERSATIONS.values():
         for tools in (None, TOOLS):
@@ -216,7 +227,7 @@ def test_views_are_named_where_there_are_several_templates(folder: Path, rows: P
     own = folder.parent / "own.jinja"
     shutil.copy(folder / "additional_chat_templates" / "rag.jinja", own)
     assert named(1, template=str(own)) == str(own)
-    assert named(1, parts.folder("llama3.1-instruct")) is None
+    assert named(1, parts.folder("smollm2")) is None
 
 
 def test_the_commands(folder: Path, rows: Path) -> None:

@@ -16,6 +16,8 @@ import pytest
 from truetune.errors import TemplateError
 from truetune.render.template import Template
 from truetune.render.template_process import LimitError, shared_process
+from truetune.render.template_protocol import CompileRequest
+from truetune.render.template_worker import Worker
 
 CHAT = [{"role": "user", "content": "x"}]
 ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
@@ -82,6 +84,16 @@ def test_the_process_comes_back_after_it_was_killed() -> None:
 def test_more_templates_than_are_kept_compiled() -> None:
     templates = [Template(f"{i} {{{{ messages[0].content }}}}") for i in range(70)]
     assert [template.render(CHAT) for template in templates] == [f"{i} x" for i in range(70)]
+
+
+def test_a_source_is_compiled_once_for_all_its_templates() -> None:
+    worker = Worker()
+    for number, source in enumerate(
+        ("{{ messages[0].content }}", "x", "{{ messages[0].content }}")
+    ):
+        assert worker.answer(CompileRequest(number, source)) == {}
+    assert worker.templates[0] is worker.templates[2]
+    assert worker.templates[0] is not worker.templates[1]
 
 
 def test_many_threads() -> None:

@@ -150,3 +150,19 @@ def test_bad_folders_say_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file.txt").write_text("")
     with pytest.raises(TokenizerError, match="is a file"):
         load_tokenizer(str(tmp_path / "file.txt"))
+
+
+def test_a_large_tokenizer_is_read_again_after_a_change_alone(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(parts.folder("smollm2"), tmp_path / "t"))
+    first, second = load_tokenizer(str(folder)), load_tokenizer(str(folder))
+    assert second.backend is first.backend
+    second.config["model_max_length"] = 7
+    assert load_tokenizer(str(folder)).config == first.config != second.config
+    (folder / "generation_config.json").write_text('{"eos_token_id": 0}', encoding="utf-8")
+    changed = load_tokenizer(str(folder))
+    assert changed.generation_config == {"eos_token_id": 0} != first.generation_config
+    changed.backend.add_tokens(["<zork>"])
+    assert load_tokenizer(str(folder)).backend.token_to_id("<zork>") is None
+    (folder / "model.safetensors").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(TokenizerError, match="not a whole safetensors file"):
+        load_tokenizer(str(folder))

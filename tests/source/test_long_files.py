@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import cProfile
 import json
 import subprocess
 import sys
 from collections.abc import Callable
-from types import FrameType
 
 from truetune.checks.lint import lint_module
 from truetune.settings.run_spec import RunSpec
@@ -76,32 +76,31 @@ self.assertEqual(tokenizer.encode("a{number}", add_special_tokens=False), [{numb
 
 def count_function_calls(text: str) -> int:
     """How many functions a lint of the text calls: a measure of work that does not depend on the machine."""
-    count = 0
-
-    def add_call(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
     module = parse_module(text, "test_long.py")
     assert not module.broken
-    sys.setprofile(add_call)
+    # Written in C: a hook of ours would take four times as long.
+    profile = cProfile.Profile()
+    profile.enable()
     try:
         lint_module(module, RunSpec())
     finally:
-        sys.setprofile(None)
-    return count
+        profile.disable()
+    return sum(entry.callcount for entry in profile.getstats())
 
 
 def print_counts() -> None:
-    """Print, for each part by name, the calls for a file of 100 and of 200 of it, as JSON."""
+    """Print, for each part by name, the calls for a file of 50 and of 100 of it, as JSON."""
     count_function_calls(IMPORTS)  # the rules are loaded once
     counts = {}
     for part in PARTS:
-        texts = [IMPORTS + "settings = {}\n" + "".join(map(part, range(n))) for n in (100, 200)]
+        texts = [IMPORTS + "settings = {}\n" + "".join(map(part, range(n))) for n in (50, 100)]
         counts[part.__name__] = [count_function_calls(text) for text in texts]
     print(json.dumps(counts))
 
 
+MAX_RATIO = 2.25
+"""Of the calls for a file of twice the lines; 1.9 to 2.1 were measured. Work of which a fifth grows with the square of
+the length at 100 parts comes above it."""
 PARTS: tuple[Callable[[int], str], ...] = (
     trainers,
     calls_of_one_helper,
@@ -119,4 +118,4 @@ def test_twice_the_lines_are_twice_the_work() -> None:
         [sys.executable, "-c", command], capture_output=True, text=True, timeout=300, check=True
     )
     for part, (short, long) in json.loads(done.stdout).items():
-        assert long < 2.4 * short, part
+        assert long < MAX_RATIO * short, part

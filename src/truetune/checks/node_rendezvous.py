@@ -297,12 +297,16 @@ def _deepspeed_rendezvous(command: ShellCommand, folder: Path) -> _Rendezvous | 
     its host file. None for any other.
     """
     options = command.words_following("deepspeed")
-    own = options_before_script(options) if options is not None else ()
+    if options is None:
+        return None
+    own = options_before_script(options)
     address = last_option(own, "--master-addr")
+    if not address:
+        return None
     nodes = last_option(own, "--num-nodes") or str(
         _count_hosts(folder / (last_option(own, "--hostfile") or "."))
     )
-    return _Rendezvous(nodes, address, "--master_addr") if address else None
+    return _Rendezvous(nodes, address, "--master_addr")
 
 
 def _count_hosts(path: Path) -> int:

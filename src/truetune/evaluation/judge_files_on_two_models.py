@@ -37,6 +37,23 @@ from truetune.generation.evaluation_loss_and_score_types import EqualAnswers, Ev
 from truetune.settings.run_spec import RunSpec
 
 SUFFIXES = frozenset((".jsonl", ".json", ".csv", ".ndjson"))
+MODEL_FILES = frozenset(
+    (
+        "tokenizer.json",
+        "vocab.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "config.json",
+        "generation_config.json",
+        "preprocessor_config.json",
+        "processor_config.json",
+        "adapter_config.json",
+        "model.safetensors.index.json",
+        "trainer_state.json",
+    )
+)
+"""Files of a model, which hold no rows: reading tokenizer.json as rows took 1 to 5 s a folder"""
 # Chosen: an archive of evaluations holds more, and each file takes a tenth of a second.
 MAX_FILES = 40
 """Files that are read, of all folders that are named"""
@@ -216,7 +233,9 @@ def _list_row_files(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
         else:
             found.append(path)
     rows = (
-        file for file in dict.fromkeys(found) if file.suffix.lower() in SUFFIXES and file.is_file()
+        file
+        for file in dict.fromkeys(found)
+        if file.suffix.lower() in SUFFIXES and file.name not in MODEL_FILES and file.is_file()
     )
     yield from islice(rows, MAX_FILES)
 

@@ -10,10 +10,12 @@ compares the two; in return `truetune check` starts without transformers and tor
 
 from __future__ import annotations
 
+import copy
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,11 +27,14 @@ from truetune.render.find_tokenizer_folder import (
     lacks_tokenizer,
     read_json,
     read_templates,
+    tokenizer_and_model_files,
 )
 from truetune.render.read_embedding_from_safetensors import embedding_rows
 from truetune.render.silence_tokenizer_panic_messages import is_panic, panic_text_withheld
 
 SPECIAL_NAMES = ("bos", "eos", "pad", "unk")
+MIN_KEPT_BYTES = 1 << 20
+"""A smaller tokenizer.json is read in a few ms, less than the clock of some file systems tells apart."""
 
 
 class SpecialToken(NamedTuple):
@@ -107,7 +112,7 @@ def load_tokenizer(name: str, *, model: str | None = None) -> Tokenizer:
     # BaseException, for a panic of Rust code is no Exception; every other one continues.
     try:
         with panic_text_withheld():
-            return _load_folder(folder, weights)
+            return _load_folder_or_use_again(folder, weights)
     except BaseException as error:
         if not is_panic(error):
             raise
@@ -115,6 +120,64 @@ def load_tokenizer(name: str, *, model: str | None = None) -> Tokenizer:
             f"{folder / 'tokenizer.json'}: the library `tokenizers` failed: {shorten_name(error)}; is"
             " each pattern in it sound? Take the file as it was published"
         ) from None
+
+
+def _load_folder_or_use_again(folder: Path, weights: Path) -> Tokenizer:
+    """Load a tokenizer, or take the last one that was loaded if it is of the same folder, which has not changed.
+
+    One check asks five times for the tokenizer of a run, and reading a large one takes 0.5 to 1.7 s.
+    """
+    path = folder / "tokenizer.json"
+    if not path.is_file() or path.stat().st_size < MIN_KEPT_BYTES:
+        return _load_folder(folder, weights)
+    try:
+        files = tuple(_files_and_their_states(folder, weights))
+    except OSError:
+        # A link that leads nowhere: whether it changes can't be seen.
+        return _load_folder(folder, weights)
+    kept = _load_folder_in_state(folder, weights, files)
+    if kept.backend.get_vocab_size(with_added_tokens=True) != kept.tokens:
+        # Somebody has added tokens to it.
+        return _load_folder(folder, weights)
+    return replace(
+        kept.tokenizer,
+        config=copy.deepcopy(kept.tokenizer.config),
+        model_config=copy.deepcopy(kept.tokenizer.model_config),
+        generation_config=copy.deepcopy(kept.tokenizer.generation_config),
+        templates=dict(kept.tokenizer.templates),
+        special=dict(kept.tokenizer.special),
+    )
+
+
+class _KeptTokenizer(NamedTuple):
+    """A tokenizer as it was loaded."""
+
+    tokenizer: Tokenizer
+    tokens: int
+    """Of its vocabulary, added ones included"""
+
+    @property
+    def backend(self) -> tokenizers.Tokenizer:
+        return self.tokenizer.backend
+
+
+@lru_cache(maxsize=1)
+def _load_folder_in_state(
+    folder: Path, weights: Path, files: tuple[tuple[str, int, int], ...]
+) -> _KeptTokenizer:
+    """The tokenizer of a folder whose files have these states."""
+    tokenizer = _load_folder(folder, weights)
+    return _KeptTokenizer(tokenizer, tokenizer.backend.get_vocab_size(with_added_tokens=True))
+
+
+def _files_and_their_states(folder: Path, weights: Path) -> Iterator[tuple[str, int, int]]:
+    """(path, time of change, size) of each file that a tokenizer is read from. Raises OSError."""
+    for path in (
+        *tokenizer_and_model_files(folder, weights),
+        *sorted(weights.glob("*.safetensors*")),
+    ):
+        state = path.stat()
+        yield str(path), state.st_mtime_ns, state.st_size
 
 
 def _load_folder(folder: Path, weights: Path) -> Tokenizer:

@@ -14,7 +14,6 @@ the pipes.
 from __future__ import annotations
 
 import ast
-import asyncio
 import faulthandler
 import functools
 import importlib
@@ -208,7 +207,12 @@ class _Function:
             if self.takes_any or name in self.parameters
         }
         result = self.function(**given)
-        return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+        if not inspect.isawaitable(result):
+            return result
+        # Half of this process's start, and few functions need it.
+        import asyncio
+
+        return asyncio.run(_awaited(result))
 
 
 async def _awaited(value: Any) -> Any:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -119,34 +119,61 @@ def _is_done(alternative: str, wrong: str, right: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name())
-def test_the_right_form_is_the_remedy(rule: type[Rule[Any]], tmp_path: Path) -> None:
+class BrokenExample(NamedTuple):
+    """A rule's page: its two forms, and what is found in the wrong one."""
+
+    rule: str
+    wrong: str
+    right: str
+    findings: tuple[Finding, ...]
+    own: Finding
+
+
+@pytest.fixture(scope="module", params=RULES, ids=lambda rule: rule.name())
+def example(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> BrokenExample:
+    """Each page in turn. Its example is linted once for all tests."""
+    rule: type[Rule[Any]] = request.param
     wrong, right = _forms(rule)
-    before = _findings(wrong, tmp_path)
-    remedy = next(finding.remedy for finding in before if finding.rule == rule.name())
+    found = _findings(wrong, tmp_path_factory.mktemp("example"))
+    own = next(finding for finding in found if finding.rule == rule.name())
+    return BrokenExample(rule.name(), wrong, right, found, own)
+
+
+def _ends(example: BrokenExample, found: Iterable[Finding]) -> bool:
+    """Is the rule's finding gone, and none come that was not there?"""
+    before = {finding.rule for finding in example.findings}
+    return {finding.rule for finding in found} <= before - {example.rule}
+
+
+def test_the_right_form_is_the_remedy(example: BrokenExample, tmp_path: Path) -> None:
+    remedy, wrong, right = example.own.remedy, example.wrong, example.right
     alternatives = ALTERNATIVES.split(ASIDE.sub("", remedy))
     assert any(_is_done(alternative, wrong, right) for alternative in alternatives), remedy
     changed = (_words(right) - _words(wrong)) + (_words(wrong) - _words(right))
     named = {word for word in changed if word.isalnum() or "_" in word or word == "-100"} & set(
         _words(remedy)
     )
-    assert bool(named) == (rule.name() not in UNNAMED), remedy
-    assert {f.rule for f in _findings(right, tmp_path)} <= {f.rule for f in before} - {rule.name()}
+    assert bool(named) == (example.rule not in UNNAMED), remedy
+    assert _ends(example, _findings(right, tmp_path))
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name())
 def test_a_remedy_that_says_what_to_write_is_followed(
-    rule: type[Rule[Any]], tmp_path: Path
+    example: BrokenExample, tmp_path: Path
 ) -> None:
-    wrong, _ = _forms(rule)
-    before = _findings(wrong, tmp_path)
-    finding = next(finding for finding in before if finding.rule == rule.name())
-    done = list(_followed(wrong, finding))
-    ends = [
-        {f.rule for f in _findings(text, tmp_path)} <= {f.rule for f in before} - {rule.name()}
-        for text in done
-    ]
-    assert any(ends) == (rule.name() in FOLLOWED), finding.remedy
+    done = _followed(example.wrong, example.own)
+    ends = [_ends(example, _findings(text, tmp_path)) for text in done]
+    assert any(ends) == (example.rule in FOLLOWED), example.own.remedy
+
+
+def test_the_fix_of_a_finding_ends_it(example: BrokenExample, tmp_path: Path) -> None:
+    if not any(finding.fix for finding in example.findings if finding.rule == example.rule):
+        pytest.skip("it has no fix of its own")
+    path = tmp_path / "train.py"
+    lay_out(example.wrong, path)
+    lint([path], select=[example.rule], fix=True, unsafe=True)
+    assert _ends(example, lint([path]).findings)
 
 
 def _followed(text: str, finding: Finding) -> Iterator[str]:

@@ -89,7 +89,8 @@ SEQUENCES = {
     "_x000D_": re.compile(r"_x000[DA9]_"),
     "<0x0A>": re.compile(r"<0x[0-9A-F]{2}>"),
     "\u0120": re.compile("[a-z,.]\u0120[A-Za-z]|\u010a"),
-    "\u2581": re.compile(r"\u2581?\w+[,.]?\u2581\w+[,.]?\u2581\w"),
+    # From the beginning of a word alone: tried from each letter of a long one, it took a second.
+    "\u2581": re.compile(r"(?<!\w)\u2581?\w+[,.]?\u2581\w+[,.]?\u2581\w"),
 }
 """By the name that a finding gives them"""
 LINE_BREAKS = (r"\n", "<br>", "_x000D_")

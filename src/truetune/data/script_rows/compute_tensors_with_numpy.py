@@ -103,7 +103,9 @@ def _count_numbers(value: Value | None, count: int) -> int:
     if not isinstance(value, Sequence):
         count += 1
     else:
-        for one in value.items:
+        lists = [one for one in value.items if isinstance(one, Sequence)]
+        count += len(value.items) - len(lists)
+        for one in lists:
             count = _count_numbers(one, count)
     if count > MAX_ITEMS:
         raise NotComputableError

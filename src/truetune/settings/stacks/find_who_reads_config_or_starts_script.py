@@ -222,6 +222,9 @@ def _process_count_by_environment_variables(file: Path, command: str) -> int | N
 
 def is_word_path_of_script(word: str, file: Path, script: Path) -> bool:
     """Is this word of a command in `file` a path of the script: `train.py`, `--config=recipes/sft.yaml`?"""
+    # Most words of a project's commands and pages hold no such name, and making a path of each takes seconds.
+    if script.name not in word:
+        return False
     given = word.rpartition("=")[2].strip("\"'`")
     if Path(given).name != script.name:
         return False
@@ -246,8 +249,9 @@ def _programs_whose_commands_name_settings(
     file: Path, named: re.Pattern[str]
 ) -> Iterator[ConfigConsumer]:
     """Commands of a file that name the settings."""
+    patterns = _command_patterns_of_stacks()
     for number, line in _command_lines_cached(str(file), file.stat().st_mtime_ns):
-        for stack, command in _command_patterns_of_stacks().items():
+        for stack, command in patterns.items():
             called = command.search(line)
             if called is not None and named.search(line, called.end()):
                 yield ConfigConsumer(
@@ -260,6 +264,7 @@ def _command_lines_cached(path: str, _changed: int) -> tuple[tuple[int, str], ..
     """The commands of a file with their line numbers; one that continues over several lines is one.
     Cached, because all settings of a project ask for the same files.
     """
+    patterns = (*_command_patterns_of_stacks().values(), LAUNCHERS)
     lines: list[tuple[int, str]] = []
     continued = ""
     for number, line in enumerate(read_project_text_cached(path).splitlines(), 1):
@@ -268,10 +273,8 @@ def _command_lines_cached(path: str, _changed: int) -> tuple[tuple[int, str], ..
             continued = whole[:-1] + " "
             continue
         continued = ""
-        if any(
-            command.search(whole)
-            for command in (*_command_patterns_of_stacks().values(), LAUNCHERS)
-        ):
+        # An empty line holds no command, and a file may have a hundred thousand.
+        if whole and any(command.search(whole) for command in patterns):
             lines.append((number, whole))
     if not path.endswith(SHELL_SUFFIXES):
         return tuple(lines)

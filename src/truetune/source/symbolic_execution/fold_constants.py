@@ -155,7 +155,12 @@ class _Folding:
     def _fold_all_or_none(self, values: Iterable[Value], depth: int) -> list[Any] | None:
         """The constants that all values are; None at the first that is none."""
         plain: list[Any] = []
+        is_within_depth = depth <= MAX_DEPTH
         for value in values:
+            # Lists of token ids hold a hundred thousand constants, and a call for each takes seconds.
+            if is_within_depth and type(value) is Constant:
+                plain.append(value.value)
+                continue
             constant = self.fold(value, depth)
             if constant is NO_CONSTANT:
                 return None

@@ -23,7 +23,8 @@ MIN_WORDS_OF_PROSE = 12
 MAX_TEXT = 20_000
 """Characters of a text that are looked at. Chosen: damage is all over a text, and searches take time"""
 ENDS_SENTENCE = re.compile(r"[a-z\d)\"'\u201d][.!?][\"')\u201d]*\s+[A-Z\"'(\u201c]")
-JOINED_SENTENCES = re.compile(r"[a-z]{3,}[.!?][A-Z][a-z]*[ ,][a-z]")
+# Three letters, and not all of the word: a long one would be read again from each of its letters.
+JOINED_SENTENCES = re.compile(r"[a-z]{3}[.!?][A-Z][a-z]*[ ,][a-z]")
 # Items that end in a mark are how people write a list in a sentence.
 NUMBERED_IN_ONE_LINE = re.compile(
     r"(?:^|[\s:])1[.)] [^\Wa-z].{2,600}?[^\s.;,:!?)] 2[.)] [^\Wa-z].{2,600}?[^\s.;,:!?)] 3[.)] \S"
@@ -172,7 +173,14 @@ def _position_of_joined_sentences(text: str) -> int | None:
     """Sentences that follow without a space, in a text that separates hardly any."""
     joined = list(JOINED_SENTENCES.finditer(text))
     apart = sum(1 for _ in ENDS_SENTENCE.finditer(text))
-    return joined[0].start() if joined and len(joined) > apart else None
+    return _begin_of_word(text, joined[0].start()) if joined and len(joined) > apart else None
+
+
+def _begin_of_word(text: str, place: int) -> int:
+    """Where the word in small letters begins that holds this place."""
+    while place > 0 and "a" <= text[place - 1] <= "z":
+        place -= 1
+    return place
 
 
 def _position_of_lost_line_breaks(text: str) -> int | None:

@@ -24,6 +24,8 @@ GRANTED = re.compile(
     r"|^\s*[\"']?nvidia\.com/gpu[\"']?:\s*[\"']?(\d+)"
 )
 """What Slurm, PBS, LSF, SkyPilot and Kubernetes are asked for"""
+GPU_SIGNS = ("gpu", "accelerators:", "CUDA_VISIBLE_DEVICES=")
+"""Each line that says how many GPUs there are holds one of these"""
 OF_TASK = re.compile(r"^\s*(?:-\s*)?(?:accelerators|[\"']?nvidia\.com/gpu[\"']?):")
 """A line of a task's YAML file that counts for all commands of the file, before and after it"""
 TASKS = re.compile(r"(?:--ntasks(?:-per-node)?[= ]|-n )(?!1\b)\d+")
@@ -76,11 +78,16 @@ def find_single_process_multi_gpu_starts(script: Path) -> Iterator[SingleProcess
 
 def _multi_gpu_starts_in_file(file: Path, text: str, wanted: Path) -> Iterator[SingleProcessStart]:
     """The commands of one file that start the script as one process with several GPUs."""
+    if not _may_name_gpus(text):
+        return
     standing = _gpu_count_of_yaml_task(file, text)
     for number, line in _lines_with_continuations(text):
         gpus = _gpu_count_of_line(line)
         if gpus and IS_SETTING.match(line):
             standing = gpus
+        count = gpus or standing
+        if count < 2:
+            continue
         line = BETWEEN_WORDS.sub(" ", line)
         by_launcher = LAUNCHERS.search(line) is not None or "-m torch" in line
         if by_launcher:
@@ -89,8 +96,7 @@ def _multi_gpu_starts_in_file(file: Path, text: str, wanted: Path) -> Iterator[S
             )
         else:
             is_start = _line_starts_script(line, file, wanted)
-        count = gpus or standing
-        if is_start and count > 1:
+        if is_start:
             where = f"{' '.join(line.split())} ({file.name}, line {number})"
             yield SingleProcessStart(count, where, text, by_launcher)
 
@@ -130,8 +136,15 @@ def _lines_with_continuations(text: str) -> Iterator[tuple[int, str]]:
         yield number, whole
 
 
+def _may_name_gpus(text: str) -> bool:
+    """May a line or file say how many GPUs there are? Tried first: changelogs have thousands of lines that do not."""
+    return any(sign in text for sign in GPU_SIGNS)
+
+
 def _gpu_count_of_line(line: str) -> int:
     """How many GPUs a line shows, or asks for; 0 where it says nothing of them."""
+    if not _may_name_gpus(line):
+        return 0
     visible = VISIBLE.search(line)
     if visible is not None:
         return len(visible[1].split(","))
