@@ -63,6 +63,7 @@ class RewardChangesBetweenCalls(RewardRule):
     code = "RWD020"
     fault = Fault.REWARD_NOT_REPEATABLE
     severity = "error"
+    symptoms = ("reward-does-not-rise",)
 
     def unmet(self) -> Unmet | None:
         """Unmet where no completion was scored a second time."""

@@ -52,6 +52,7 @@ class RewardDependsOnOtherCompletions(RewardRule):
     code = "RWD021"
     fault = Fault.REWARD_NOT_REPEATABLE
     severity = "error"
+    symptoms = ("reward-does-not-rise",)
 
     def unmet(self) -> Unmet | None:
         """Unmet where no completion was scored a second time, or scores change by themselves."""

@@ -59,6 +59,7 @@ class RewardReadsTheFirstAnswer(PaidCompletionRule):
     code = "RWD006"
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
+    symptoms = ("reward-rises-model-is-worse",)
     kinds = ("thoughts", "taken back")
     what_it_pays_for = "completions that give the right answer first and a wrong one last"
     remedy = "read the last answer, after the thoughts: text.rpartition('</think>')[2]"

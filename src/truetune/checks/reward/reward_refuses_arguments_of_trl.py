@@ -49,6 +49,7 @@ class RewardRefusesArgumentsOfTrl(RewardRule):
     code = "RWD024"
     fault = Fault.REWARD_FUNCTION_FAILS
     severity = "error"
+    symptoms = ("reward-does-not-rise",)
 
     def unmet(self) -> Unmet | None:
         """Unmet where its arguments are not known."""
