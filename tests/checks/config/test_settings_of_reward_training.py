@@ -551,3 +551,51 @@ def test_advice_to_run_is_given_where_run_judges_the_trainer(
     (advice,) = (one.unlock for one in told if one.what.startswith("training by"))
     assert ("truetune run" in advice) == is_seen_by_run
     assert ("truetune reward" in advice) != is_seen_by_run
+
+
+def _not_judged(settings: dict[str, Any] | str, folder: Path) -> tuple[bool, str]:
+    """(is it asked for, so that the exit code is 3; why) of what is not judged of a training by rewards."""
+    told = judge_settings(_config(settings, folder), RunSpec(select=("CFG201",))).not_judged
+    (part,) = (one for one in told if one.what.startswith("training by"))
+    return part.asked, part.reason
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        GRPO,
+        _changed(GRPO, loss_type="dr_grpo", output_dir="$HOME/out"),
+        VERL_COMMAND,
+        f"{VERL_COMMAND} data.train_files=$DATA/train.parquet actor_rollout_ref.model.path=$MODEL",
+        OPENRLHF,
+        SWIFT,
+        PRIME_RL,
+        _limits_of_nemo_rl(answers=2048, engine=4096),
+    ],
+)
+def test_settings_that_are_all_known_are_judged_in_full(
+    settings: dict[str, Any] | str, tmp_path: Path
+) -> None:
+    is_asked, reason = _not_judged(settings, tmp_path)
+    assert (is_asked, reason.startswith("its settings were judged")) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (_changed(GRPO, loss_type="my_loss"), "no rule knows what loss_type my_loss does"),
+        (_changed(GRPO, scale_rewards="{{ scale }}"), "the value of scale_rewards is not known"),
+        (VERL_COMMAND.replace("=grpo", "=mine"), "no rule knows what algorithm.adv_estimator mine does"),
+        (VERL_COMMAND.replace("=grpo", "=$ADV"), "the value of algorithm.adv_estimator is not known"),
+        (f"{VERL_COMMAND} my_agent.turns=4", "adds settings that are not known here"),
+        (f"{VERL_COMMAND} $MORE", "adds settings that are not known here"),
+        (f'{PRIME_RL}\n[trainer.loss]\ntype = "custom"\nimport_path = "a.b"\n', "trainer.loss.type custom does"),
+        (ONLINE, "a script builds its trainer"),
+    ],
+)  # fmt: skip
+def test_settings_that_are_not_known_are_not_called_judged(
+    settings: dict[str, Any] | str, reason: str, tmp_path: Path
+) -> None:
+    is_asked, told = _not_judged(settings, tmp_path)
+    assert is_asked
+    assert reason in told
