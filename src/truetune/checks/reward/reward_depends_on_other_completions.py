@@ -59,7 +59,10 @@ class RewardDependsOnOtherCompletions(RewardRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if any(one.how in ("again", "in a new process") for one in self.subject.changed):
+        if any(
+            one.how in ("again", "in a new process", "after another row")
+            for one in self.subject.changed
+        ):
             return Unmet("scores change by themselves, which reward-changes-between-calls is about")
         return None if self.subject.compared else Unmet("no completion was scored a second time")
 
