@@ -112,6 +112,7 @@ SOUND: dict[str, list[dict[str, Any]]] = {
     ],
     "near_number_gets_half": rows_of(SUMS),
     "tag_behind_thoughts": rows_of(SUMS),
+    "remembers_rightly": rows_of(SUMS),
 }
 """Function of sound.py -> the rows that it is for"""
 BROKEN: dict[str, tuple[list[dict[str, Any]], set[str]]] = {
@@ -223,11 +224,6 @@ def test_the_first_tag_is_read_by_most_functions_and_is_a_note(tmp_path: Path) -
     assert "RWD006" in {finding.code for finding in report.findings}
 
 
-def test_scores_kept_by_completion_and_reference_are_sound(tmp_path: Path) -> None:
-    report = report_on("sound.py", "remembers_rightly", rows_of(SUMS), tmp_path)
-    assert grave(report) == []
-
-
 OF_LISTS = """
 import re
 def near_fifty(completions, **kwargs):
@@ -288,6 +284,8 @@ def test_messages_that_are_taken_for_texts(function: str, fires: bool, tmp_path:
 def test_every_function_of_the_files_is_tried() -> None:
     """Else one is forgotten in silence."""
     helpers = {"text_of", "number_of", "last_box", "xml_answer", "words_of", "runs", "slow"}
+    # In a test of its own: it gets a note.
+    helpers.add("first_tag")
     for file, tried in (("sound.py", SOUND), ("broken.py", BROKEN)):
         text = (FUNCTIONS / file).read_text(encoding="utf-8")
         definitions = re.findall(r"^(?:async )?def (\w+)", text, re.MULTILINE)

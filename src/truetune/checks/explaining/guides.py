@@ -1863,7 +1863,7 @@ GUIDES = (
                   ("reward-pays-parts-of-the-answer", "reward-pays-every-candidate", "reward-pays-empty-answers",
                    "reward-pays-wrong-answers", "reward-pays-near-misses", "reward-ignores-word-order")),
             Cause("it reads the first answer of a completion, or one in its thoughts, so that a guess is paid",
-                  "the model guesses in the first line and goes on; the answer stands in think only",
+                  "the model guesses in the first line and goes on; the answer is in think only",
                   ("reward-reads-the-first-answer", "reward-pays-thoughts-alone")),
             Cause("the reward grows with length or repetition",
                   "completions/mean_length grows with the reward; filler text, the same sentence again and again",
