@@ -38,7 +38,12 @@ SHAPE = {
 }  # fmt: skip
 """Of a model that is small enough for any machine"""
 ANSWER = "There are three of them. " * 50
-DATA = {"dpo": "pairs.jsonl", "orpo": "pairs.jsonl", "kto": "judged.jsonl"}
+DATA = {
+    "dpo": "pairs.jsonl",
+    "orpo": "pairs.jsonl",
+    "kto": "judged.jsonl",
+    "grpo": "problems.jsonl",
+}
 
 
 def rows(name: str, count: int) -> list[dict[str, Any]]:
@@ -52,6 +57,8 @@ def rows(name: str, count: int) -> list[dict[str, Any]]:
             {"prompt": question, "completion": good if i % 2 else bad, "label": bool(i % 2)}
             for i in range(count)
         ]
+    if name == "problems.jsonl":
+        return [{"prompt": question, "answer": "3"}] * count
     return [{"messages": question + good}] * count
 
 
@@ -61,7 +68,7 @@ def furnish(folder: Path, count: int) -> None:
     for file in TOKENIZER.iterdir():
         (folder / "model" / file.name).write_bytes(file.read_bytes())
     (folder / "model" / "config.json").write_text(json.dumps(SHAPE))
-    for name in ("chats.jsonl", "pairs.jsonl", "judged.jsonl"):
+    for name in ("chats.jsonl", "pairs.jsonl", "judged.jsonl", "problems.jsonl"):
         (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows(name, count)))
 
 

@@ -34,6 +34,7 @@ WRITE = re.compile(r"write (?P<new>(?!to\b)\w+)(?: for (?P<old>\w+))?")
 PROSE = {
     "answers-do-not-fit-into-the-engine", "reward-weights-do-not-match-functions", "kl-penalty-counted-twice",
     "normalized-leave-one-out-explodes", "entropy-bonus-outweighs-the-reward", "many-updates-on-one-rollout",
+    "overlong-buffer-does-not-fit-the-answers",
     "role-tags-differ-from-rows", "grouped-answers-cannot-differ", "trained-weights-not-saved",
     "quantized-otherwise-than-trained",
     "schedule-ends-at-a-high-rate", "recipe-builds-another-model-release", "generation-limit-below-answers",

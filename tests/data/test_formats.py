@@ -53,6 +53,9 @@ def rows_of(tmp_path: Path) -> Any:
         ({"prompt": [USER], "completion": "a"}, "prompt-completion", [USER, GOOD]),
         ({"prompt": json.dumps([USER]), "completion": json.dumps(GOOD)}, "prompt-completion", [USER, GOOD]),
         ({"prompt": [USER], "completion": [GOOD], "label": False}, "kto", [USER, GOOD]),
+        ({"data_source": "x", "prompt": [USER], "ability": "math", "extra_info": {"index": 1},
+          "reward_model": {"style": "rule", "ground_truth": "a"}}, "verl", [USER, GOOD]),
+        ({"prompt": [USER], "reward_model": {"style": "model"}}, "verl", [USER]),
         ({"instruction": "q", "output": "a", "kto_tag": True}, "kto", [USER, GOOD]),
     ],
 )  # fmt: skip

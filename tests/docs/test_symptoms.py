@@ -1,4 +1,4 @@
-"""The guides on the nine symptoms have one form, and name rules that there are."""
+"""The guides on symptoms have one form, and name rules that there are."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ SYMPTOMS = (
     "slow-training",
     "slow-generation",
     "dpo-without-effect",
+    "reward-does-not-rise",
+    "reward-rises-model-is-worse",
 )
 FORM = (
     "What you see", "One command, and what it prints", "Causes, most likely first", "The fix",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from truetune.report.visible_text import (
     wrap_text,
 )
 from truetune.settings.run_spec import RunSpec
+from truetune.settings.training_settings import Training
 
 PAD = Finding(
     rule="pad-is-stop-token",
@@ -207,12 +209,38 @@ def test_verbose_draws_notes_in_full_and_the_facts() -> None:
 
 
 def test_quiet_draws_findings_alone() -> None:
-    assert drawn(report(), quiet=True) == ""
+    clean, dated = (dataclasses.replace(one, not_judged=()) for one in (report(), report(DATE)))
+    assert drawn(clean, quiet=True) == ""
     assert (
-        drawn(report(DATE), quiet=True)
+        drawn(dated, quiet=True)
         == "info[TPL007] date-in-template: the template writes today's date\n"
     )
-    assert report_as_text(report(DATE), quiet=True) == drawn(report(DATE), quiet=True)
+    assert report_as_text(dated, quiet=True) == drawn(dated, quiet=True)
+
+
+def test_quiet_says_in_a_line_what_was_not_judged_where_that_is_the_exit_code() -> None:
+    asked = dataclasses.replace(
+        report(limit=None),
+        not_judged=tuple(dataclasses.replace(part, asked=True) for part in NOT_JUDGED),
+    )
+    assert asked.exit_code() == 3
+    (line,) = drawn(asked, quiet=True).splitlines()
+    assert line.startswith("not judged: stop-ids-incomplete: ValueError: no such token")
+    assert line.endswith("(and 1 more)")
+    spec = asked.spec.model_copy(update={"allow_unjudged": True})
+    assert drawn(dataclasses.replace(asked, spec=spec), quiet=True) == ""
+
+
+def test_answers_of_rows_are_references_where_the_training_samples_its_own() -> None:
+    training = Training(method="grpo")
+    rows = dataclasses.replace(
+        report(), spec=report().spec.model_copy(update={"training": training})
+    )
+    shown = drawn(rows)
+    assert re.search(r"tokens by source +reference +prompt +share", shown)
+    assert "none of their tokens is trained on" in " ".join(shown.split())
+    assert "without a supervised token" not in shown
+    assert re.search(r"tokens by source +supervised +context +share", drawn(report()))
 
 
 def test_a_run_without_findings_and_one_that_learns_nothing() -> None:

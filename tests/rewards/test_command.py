@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pyarrow
 import pytest
 from click.testing import CliRunner, Result
+from pyarrow import parquet
 
 import truetune
 from truetune.cli import truetune_group
@@ -195,7 +197,7 @@ def test_input_that_is_wrong(folder: Path, arguments: tuple[str, ...], expected:
         ("def correct(scores):\n    return scores\n", "it takes scores and no completions"),
         (
             "def correct(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n",
-            "and no completions; functions are called as TRL calls them",
+            "takes data_source, ground_truth, and the rows have no such column",
         ),
         ("def correct(text, gold):\n    return sorted(text, key=lambda one: one)\n", "called as TRL calls them"),
         (
@@ -266,3 +268,58 @@ def test_a_function_that_ends_its_process(folder: Path) -> None:
     assert code_of(done) == 1
     assert "reward-raises" in done.output
     assert "the process ended with code 7" in done.output
+
+
+OF_VERL = """
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    assert data_source == "gsm8k" and "index" in extra_info and "num_turns" in extra_info
+    _, mark, found = solution_str.rpartition("####")
+    is_right = bool(mark) and found.strip() == ground_truth
+    return {"score": float(is_right), "acc": is_right}
+
+
+def in_text(solution_str, ground_truth):
+    return 1.0 if ground_truth in solution_str else 0.0
+
+
+def at_once(data_sources, solution_strs, ground_truths, extra_infos=None):
+    return [float(text == gold) for text, gold in zip(solution_strs, ground_truths)]
+"""
+
+
+@pytest.fixture
+def verl(folder: Path) -> Path:
+    """Functions of verl, and rows as its preparation writes them, in a Parquet file."""
+    (folder / "score.py").write_text(OF_VERL)
+    rows = [
+        {
+            "data_source": "gsm8k",
+            "prompt": [{"role": "user", "content": question}],
+            "ability": "math",
+            "reward_model": {"style": "rule", "ground_truth": answer},
+            "extra_info": {"split": "train", "index": number},
+        }
+        for number, (question, answer) in enumerate([("5 + 7?", "12"), ("30 * 41?", "1230")])
+    ]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "train.parquet")
+    return folder
+
+
+def test_a_function_of_verl_is_called_for_each_completion_as_text(verl: Path) -> None:
+    report = truetune.reward("score.py:compute_score", "train.parquet")
+    assert (report.trial.reference_column, report.trial.completions_as) == ("ground_truth", "text")
+    assert report.trial.best_form == "#### X"
+    assert not any(finding.severity != "info" for finding in report.findings)
+    assert "called as verl does" in " ".join(report.trial.notes)
+
+
+def test_a_function_of_verl_is_attacked_as_others_are(verl: Path) -> None:
+    found = {one.rule for one in truetune.reward("score.py:in_text", "train.parquet").findings}
+    assert "reward-pays-parts-of-the-answer" in found
+    assert "reward-refuses-arguments-of-trl" not in found
+
+
+def test_a_function_of_verls_batch_manager_gets_all_at_once(verl: Path) -> None:
+    report = truetune.reward("score.py:at_once", "train.parquet")
+    assert report.trial.right_rows == 2
+    assert not any(finding.severity != "info" for finding in report.findings)

@@ -248,7 +248,7 @@ def test_it_asks_at_a_terminal(folder: Path) -> None:
     settings = find_own_settings_and_file(None, folder)[0]
     assert settings["training"]["lora"]["use_dora"]
     assert settings["training"]["output_dir"] == "outputs"
-    assert "Recipe (sft, lora, qlora, dora, dpo, orpo, kto) [lora]" in said
+    assert "Recipe (sft, lora, qlora, dora, dpo, orpo, kto, grpo) [lora]" in said
 
 
 @pytest.mark.parametrize(
@@ -270,12 +270,47 @@ def test_it_asks_at_a_terminal(folder: Path) -> None:
             "lora learns from answers; these rows are preference: take dpo or orpo",
         ),
         ("sft", "judged.jsonl", "sft learns from answers; these rows are kto: take kto"),
+        (
+            "grpo",
+            "pairs.jsonl",
+            "grpo learns from rewards for its own answers to prompts; these rows are preference: take dpo or orpo",
+        ),
     ],
 )
 def test_rows_that_a_recipe_is_not_for(name: str, data: str, message: str, folder: Path) -> None:
     with pytest.raises(UsageError, match="these rows are") as raised:
         run("--recipe", name, "--model", "model", "--data", data)
     assert str(raised.value) == f"{data}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("answers", "reward"),
+    [
+        (["12", "$1,230.", "3 * 4 = 12\n#### 12"], "agrees:number"),
+        (["yes", "no", "Paris in 1999 was lovely"], "exact"),
+    ],
+)
+def test_a_reward_is_proposed_that_fits_the_answers(
+    answers: list[str], reward: str, folder: Path
+) -> None:
+    rows = [{"prompt": "How many?", "answer": answer} for answer in answers]
+    Path("problems.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    training = yaml.safe_load(written("grpo"))["training"]
+    assert training["rewards"] == reward
+    assert training["num_generations"] == 8
+
+
+def test_a_reward_of_ones_own_is_taken_and_needed_where_rows_have_no_answer(folder: Path) -> None:
+    rows = [{"messages": [{"role": "user", "content": "Write a poem."}]}] * 4
+    Path("problems.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with pytest.raises(UsageError, match="these rows have no answer to compare with"):
+        written("grpo")
+    assert (
+        yaml.safe_load(written("grpo", "--reward", "mine.py:rhymes"))["training"]["rewards"]
+        == "mine.py:rhymes"
+    )
+    with pytest.raises(UsageError, match="take grpo"):
+        written("lora", "--reward", "mine.py:rhymes", file="other.yaml")
 
 
 def test_what_is_found(folder: Path) -> None:

@@ -25,6 +25,7 @@ from truetune.checks.reports import Report, Subject
 from truetune.checks.rows.few_distinct_answers import FewDistinctAnswers
 from truetune.checks.rule import LogRule, OutputRule
 from truetune.checks.rule_runner import choose_rules, run_rules
+from truetune.checks.say_remedies_in_words_of_program import say_remedies_in_words_of_program
 from truetune.checks.training_settings_in_folder_of_log import (
     read_training_settings_in_folder_of_log,
 )
@@ -130,6 +131,7 @@ def diagnose(
         data=reading.facts if reading is not None else None,
     )
     of_log = run_rules(log, choose_rules(spec, LogRule))
+    of_log = replace(of_log, findings=say_remedies_in_words_of_program(of_log.findings, log))
     judgement = of_log if reading is None else Judgement.of((of_log, reading.judgement))
     facts = tuple(_log_facts(log))
     lacking = list(_notice_of_curves_without_rules(log))

@@ -16,6 +16,9 @@ from truetune.checks.detect_trainer_and_apply_facts import (
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.rule import ConfigRule, DeviceRule
 from truetune.checks.rule_runner import choose_rules, run_rules
+from truetune.checks.why_settings_of_rewards_are_not_known import (
+    why_settings_of_rewards_are_not_known,
+)
 from truetune.memory.read_machine import Launch, Machine, read_machine
 from truetune.settings.config import Config, WeightUse
 from truetune.settings.run_spec import RunSpec
@@ -48,15 +51,27 @@ def judge_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = 
 
 
 def _settings_parts_without_rules(config: Config) -> Iterator[NotJudged]:
-    """Parts of a run about whose settings there are no rules."""
+    """Parts of a run about whose settings there are no rules, or that settings don't hold."""
     method = config.spec.training.method
-    if method in REASON_BY_METHOD_WITHOUT_RULES:
-        yield NotJudged(
-            f"training by {method}",
-            REASON_BY_METHOD_WITHOUT_RULES[method],
-            place=config.path,
-            unlock=_way_to_look_further(config),
-        )
+    what, unlock = f"training by {method}", _way_to_look_further(config)
+    if method == "reward":
+        yield NotJudged(what, LOSS_OF_REWARD_MODEL, place=config.path, unlock=unlock)
+    if method not in ("grpo", "ppo"):
+        return
+    unknown = why_settings_of_rewards_are_not_known(config)
+    if unknown:
+        reason = f"{unknown}; the rest of its settings was judged"
+        yield NotJudged(what, reason, place=config.path, unlock=unlock)
+        return
+    # Whoever gives settings asks about these alone, and they were judged. What else makes or breaks such a run is told.
+    yield NotJudged(
+        what,
+        BEYOND_SETTINGS,
+        place=config.path,
+        unlock=unlock,
+        asked=False,
+        always_told=True,
+    )
 
 
 def _way_to_look_further(config: Config) -> str:
@@ -69,16 +84,10 @@ def _way_to_look_further(config: Config) -> str:
     )
 
 
-REASON_BY_METHOD_WITHOUT_RULES = {
-    "grpo": (
-        "settings do not tell whether its rewards, its sampling and its loss are right; the rest of them was judged"
-    ),
-    "ppo": (
-        "settings do not tell whether its rewards, its sampling and its loss are right; the rest of them was judged"
-    ),
-    "reward": "no rule knows the loss of a reward model; the rest of its settings was judged",
-}
-"""By training method: what of its settings nothing judges"""
+BEYOND_SETTINGS = "its settings were judged; they do not tell whether its rewards, its sampling and its loss are right"
+LOSS_OF_REWARD_MODEL = (
+    "no rule knows the loss of a reward model; the rest of its settings was judged"
+)
 LOOK_AT_BATCHES = "see what reaches the loss: truetune run -- YOUR COMMAND"
 STACKS_NOT_JUDGED_AS_THEY_RUN = ("verl", "ms-swift", "openrlhf", "nemo-rl", "prime-rl")
 """Programs with loops of their own for trainings by rewards, of which `truetune run` sees no rollout. ms-swift's

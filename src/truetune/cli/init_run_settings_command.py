@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from truetune.training.propose_settings import StartingSettings
 
 SUFFIXES = (".yaml", ".yml")
-RECIPES = ("sft", "lora", "qlora", "dora", "dpo", "orpo", "kto")
+RECIPES = ("sft", "lora", "qlora", "dora", "dpo", "orpo", "kto", "grpo")
 
 
 @click.command(cls=Command, short_help="Write a commented truetune.yaml for `truetune train`.")
@@ -60,6 +60,14 @@ RECIPES = ("sft", "lora", "qlora", "dora", "dpo", "orpo", "kto")
     metavar="DIR",
     help="Folder for what the run writes (default: outputs).",
 )
+@click.option(
+    "--reward",
+    "rewards",
+    multiple=True,
+    metavar="NAME",
+    help="grpo: FILE.py:FUNCTION, MODULE:FUNCTION, `exact` or `agrees:PARSER` (default: what fits the answers of the"
+    " rows). Repeatable.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option(
@@ -77,6 +85,7 @@ def init(
     data: tuple[str, ...],
     eval_data: tuple[str, ...],
     out: str | None,
+    rewards: tuple[str, ...],
     yes: bool,
     force: bool,
     schema: str | None,
@@ -93,6 +102,7 @@ def init(
       truetune init
       truetune init --recipe lora --model path/to/model --data chats.jsonl --yes
       truetune init dpo.yaml --recipe dpo --model path/to/model --data pairs.jsonl -o outputs/dpo
+      truetune init --recipe grpo --model path/to/model --data problems.jsonl --reward rewards.py:right
     """
     from truetune.settings.settings_schema import SCHEMA_NAME, settings_schema_text
     from truetune.training.settings_as_explained_yaml import render_settings_yaml
@@ -120,7 +130,10 @@ def init(
     )
     ask = sys.stdin.isatty() and not yes
     start = _survey_data_and_propose_settings(
-        _complete_by_questions(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask
+        _complete_by_questions(model, tokenizer, data, eval_data, out, ask=ask),
+        recipe,
+        rewards,
+        ask=ask,
     )
     body = render_settings_yaml(start, path.parent, SCHEMA_NAME).encode()
     write_output_file(
@@ -176,7 +189,7 @@ def _complete_by_questions(
 
 
 def _survey_data_and_propose_settings(
-    spec: RunSpec, recipe: str | None, *, ask: bool
+    spec: RunSpec, recipe: str | None, rewards: tuple[str, ...], *, ask: bool
 ) -> StartingSettings:
     """Survey the data and the model, and propose settings."""
     from truetune.memory.read_machine import read_machine
@@ -201,6 +214,7 @@ def _survey_data_and_propose_settings(
         recipe or propose_recipe_name(found),
         gpu=bool(gpus),
         gpu_memory=gpus[0].memory if gpus else None,
+        rewards=rewards,
     )
 
 

@@ -107,6 +107,22 @@ def read_prompt_completion(draft: ConversationDraft) -> Conversation:
     return draft.plain(prompt=prompt, completion=completion)
 
 
+def read_verl(draft: ConversationDraft) -> Conversation:
+    """A prompt of verl and the right answer in its `reward_model`, which is given to the reward function."""
+    prompt = draft.messages_or_text_of_column("prompt")
+    graded = draft.list_or_object_of_column("reward_model", dict) or {}
+    head = _messages_of_side(draft, prompt, "user")
+    # verl hands these to the reward function, and no token comes of them.
+    for column in ("data_source", "ability", "extra_info"):
+        draft.take(column)
+    answer = graded.get("ground_truth")
+    if not isinstance(answer, str | int | float) or isinstance(answer, bool):
+        return draft.make_conversation(head, len(head))
+    return draft.make_conversation(
+        [*head, {"role": "assistant", "content": str(answer)}], len(head)
+    )
+
+
 def read_text(draft: ConversationDraft) -> Conversation:
     """A row of text that is trained as it is."""
     return draft.plain(text=draft.text("text"))

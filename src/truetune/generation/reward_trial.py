@@ -28,7 +28,7 @@ AttackKind = Literal[
 Dependence = Literal["answer", "form", "nothing", "unknown"]
 """What the scores depend on: the reference; the text alone; nothing that was tried; unknown where no call succeeded"""
 AccessKind = Literal["network", "writes", "reads", "starts a process"]
-Comparison = Literal["again", "in another order", "alone", "in a new process"]
+Comparison = Literal["again", "in another order", "alone", "in a new process", "after another row"]
 """How the second score of a completion was got"""
 # Scores come as float32 where a function gives a tensor: seven digits.
 RELATIVE_TOLERANCE = 1e-6

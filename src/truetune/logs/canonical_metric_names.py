@@ -6,6 +6,9 @@ drawn, and no rule takes it for something else.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 STEP_KEYS = (
     "step",
     "global_step",
@@ -85,6 +88,18 @@ OnlineDPO, which writes it of the answers it trains on, `val/num_eos_tokens` of 
 prime-rl writes the mean of a step behind the name (`reward/mean`; with several environments, `reward/all/mean`),
 NeMo-RL the names from `train/kl_penalty` on: its `kl_penalty` is the KL itself, before the factor."""
 
+NAMES_OF_PROGRAMS = {
+    "verl": re.compile(
+        r"actor/|critic/(?:score|rewards|advantages|values|vf)|response_length/|timing_s/"
+    ),
+    "prime-rl": re.compile(r"mismatch_kl/|decode_len/|is_truncated/"),
+    "nemo-rl": re.compile(
+        r"(?:train/)?(?:gen_kl_error|mean_gen_tokens_per_sample|token_mult_prob_error)$"
+    ),
+    "openrlhf": re.compile(r"(?:train/)?(?:actor_lr|actor_grad_norm|vllm_kl)$"),
+}
+"""Program -> how quantities begin that it alone logs"""
+
 RUN_RESULT_NAMES = {
     "train_runtime",
     "train_samples_per_second",
@@ -124,3 +139,20 @@ def canonical_metric_name(name: str) -> str:
     if name.startswith("lr-"):
         return "learning_rate" if "/pg" not in name or name.endswith("/pg1") else name
     return METRIC_ALIASES.get(name, name)
+
+
+def program_of_metric_names(names: Iterable[str]) -> str:
+    """The program that trains by rewards and names its quantities so; empty for TRL, and where the names don't tell.
+
+    Args:
+        names: as they were logged.
+    """
+    logged = tuple(names)
+    return next(
+        (
+            program
+            for program, pattern in NAMES_OF_PROGRAMS.items()
+            if any(pattern.match(name) for name in logged)
+        ),
+        "",
+    )

@@ -110,6 +110,8 @@ class RunLog:
     """What scripts, settings and other logs say that were given with it"""
     output: ConsoleOutput | None = None
     """What the console output shows besides records; None where none was read"""
+    program: str = ""
+    """What trains by rewards and names its quantities so: `verl`, `prime-rl`, ...; empty: TRL, or it is not known"""
 
     def curve(self, name: str) -> Curve:
         """The curve of that name; an empty one where it was not logged."""

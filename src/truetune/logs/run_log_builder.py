@@ -22,6 +22,7 @@ from truetune.logs.canonical_metric_names import (
     RUN_RESULT_KEYS,
     STEP_KEYS,
     canonical_metric_name,
+    program_of_metric_names,
 )
 from truetune.logs.console.read_console_output import ConsoleOutput
 from truetune.logs.map_preference_metric_names_to_trl import (
@@ -143,6 +144,7 @@ class RunLogBuilder:
             facts=self.facts,
             checkpoints=self.checkpoints,
             output=self.output,
+            program=program_of_metric_names(self._names),
             is_numbered=bool(self._numbered),
             notes=tuple(
                 f"{what} ({count:,} times)" if count > 1 else what

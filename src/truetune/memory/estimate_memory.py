@@ -28,7 +28,9 @@ NCCL_BYTES = 0.4 * GIB
 FRAGMENTATION_SHARE = 0.05
 """The share of what is allocated that the caching allocator cannot use: rounding and fragments"""
 
-Name = Literal["forward", "loss", "backward", "end of backward", "optimizer step", "evaluation"]
+Name = Literal[
+    "generation", "forward", "loss", "backward", "end of backward", "optimizer step", "evaluation"
+]
 PARTS = (
     "weights",
     "reference model",
@@ -39,6 +41,7 @@ PARTS = (
     "logits",
     "working",
     "KV cache",
+    "engine",
     "communication",
     "CUDA",
     "margin",
@@ -104,6 +107,7 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
         "communication": weight_gradient_optimizer_memory.communication_bytes(
             architecture, settings
         ),
+        "engine": 0.0 if settings.does_engine_sleep else settings.engine_bytes,
         "CUDA": CUDA_CONTEXT_BYTES + NCCL_BYTES * (settings.world > 1),
     }
     gradients = weight_gradient_optimizer_memory.gradient_bytes(architecture, settings)
@@ -126,7 +130,9 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
     cast_in_backward = 0.0 if settings.checkpointing else cast
     logits = 0.0
     if settings.head == "full":
-        logits = logits_memory.forward_logits_bytes(architecture, settings, tokens)
+        logits = logits_memory.forward_logits_bytes(
+            architecture, settings, settings.scored_tokens_per_forward_pass
+        )
     moments = [
         Moment(
             "forward",
@@ -173,9 +179,47 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
             },
         ),
     ]
+    if settings.engine:
+        moments.insert(0, _generation_moment(architecture, settings, constant, cast))
     if settings.evaluates:
         moments.append(_evaluation_moment(architecture, settings, constant, cast))
     return Estimate(architecture, settings, tuple(moments))
+
+
+def _generation_moment(
+    architecture: Architecture, settings: MemorySettings, constant: Mapping[str, float], cast: float
+) -> Moment:
+    """The moment before the last sampled token, on top of what is there at every moment.
+
+    By transformers the policy itself samples, and keeps keys and values of all rows; an engine has them in what it
+    reserved. The forward pass over the prompts comes before, when the cache is small: what is larger is counted.
+    """
+    rows = settings.sequences_per_generation
+    if settings.engine != "transformers":
+        return Moment("generation", {**constant, "engine": settings.engine_bytes})
+    prompt = max(0, settings.length - settings.completion)
+    cached = logits_memory.kv_cache_bytes(architecture, settings, settings.length, rows)
+    cached_prompts = logits_memory.kv_cache_bytes(architecture, settings, prompt, rows)
+    per_token = activation_memory.working_gradient_bytes_per_token(architecture, settings)
+    reading = logits_memory.working_kv_bytes(architecture, settings, settings.length, rows)
+    # Either all prompts with their own cache alone, or one token of each row with the whole cache.
+    cache, working = max(
+        (
+            (cached_prompts, rows * prompt * per_token),
+            (cached, rows * per_token + reading),
+        ),
+        key=sum,
+    )
+    return Moment(
+        "generation",
+        {
+            **constant,
+            "cast weights": cast,
+            "activations": working,
+            "logits": logits_memory.generation_logits_bytes(architecture, settings, rows),
+            "KV cache": cache,
+        },
+    )
 
 
 def _evaluation_moment(

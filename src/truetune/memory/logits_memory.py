@@ -50,7 +50,8 @@ def backward_logits_bytes(architecture: Architecture, settings: MemorySettings) 
         rows = -(-tokens // chunks)
         return float((size + 8) * rows * vocabulary + size * tokens * hidden + size * trained_head)
     # Three float32 tensors.
-    return float(tokens * vocabulary * (12 + _logits_bytes_before_softcap(architecture, settings)))
+    scored = settings.scored_tokens_per_forward_pass
+    return float(scored * vocabulary * (12 + _logits_bytes_before_softcap(architecture, settings)))
 
 
 def evaluation_logits_bytes(architecture: Architecture, settings: MemorySettings) -> float:
@@ -79,6 +80,16 @@ def kept_evaluation_logits_bytes(architecture: Architecture, length: int, rows: 
     return 4.0 * rows * length * architecture.vocabulary
 
 
+def generation_logits_bytes(
+    architecture: Architecture, settings: MemorySettings, rows: int
+) -> float:
+    """Bytes of the logits of the next token of each row: as the head gives them, in float32, and as probabilities.
+
+    transformers' generate asks the head for the last position alone, of the prompt too.
+    """
+    return float(rows * architecture.vocabulary * (settings.compute + 4 + 4))
+
+
 def kv_cache_bytes(
     architecture: Architecture, settings: MemorySettings, length: int, rows: int = 1
 ) -> float:
@@ -89,6 +100,22 @@ def kv_cache_bytes(
         width = block.ranks[-1] if block.ranks else block.key + block.value
         per_row += width * min(length, block.window or length)
     return float(rows * settings.compute * per_row)
+
+
+def working_kv_bytes(
+    architecture: Architecture, settings: MemorySettings, length: int, rows: int
+) -> float:
+    """Bytes that attention works with beside the cache, when one token of each row is sampled.
+
+    The widest layer's keys and values lie in memory twice while a token is appended (`torch.cat`), and then once for
+    each query head that shares them (`repeat_kv`, since the rows of a batch are padded and have a mask).
+    """
+    per_token = 0
+    for block in architecture.blocks:
+        cached = block.ranks[-1] if block.ranks else block.key + block.value
+        group = 1 if block.ranks else block.heads // block.kv_heads
+        per_token = max(per_token, group * cached)
+    return float(rows * settings.compute * per_token * length)
 
 
 def _logits_bytes_before_softcap(architecture: Architecture, settings: MemorySettings) -> int:

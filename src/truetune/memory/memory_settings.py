@@ -22,9 +22,13 @@ Head = Literal["full", "tiles", "liger", "none"]
 """How logits become a loss: all at once; TRL's tiles; Liger's chunks; there are none (a reward head)."""
 Sharding = Literal["none", "zero1", "zero2", "zero3", "fsdp"]
 Offload = Literal["optimizer", "weights"]
+Engine = Literal["", "transformers", "vllm beside", "vllm elsewhere"]
+"""What samples the answers that are trained on; empty: none are sampled, or it is not known"""
 
 DEFAULT_COMPLETION, DEFAULT_PROMPT = 256, 512
 """Defaults of TRL: GRPOConfig.max_completion_length, and max_prompt_length of the releases that have it"""
+DEFAULT_ENGINE_SHARE = 0.3
+"""Of a GPU's memory: GRPOConfig.vllm_gpu_memory_utilization of TRL"""
 DEFAULT_BATCH = 8
 """Rows on each device where a run sets none: the default of transformers, for training and for evaluation"""
 DEFAULT_LENGTH = 1024
@@ -105,6 +109,28 @@ class MemorySettings:
     """What passes the script's own LoraConfig on (`peft_config=lora`), where it makes one that nothing is given"""
     has_rate_of_adapter: bool = False
     """The learning rate is one that adapters are trained with"""
+    completion: int = 0
+    """Tokens of a sampled answer; 0 where the rows hold the answers"""
+    engine: Engine = ""
+    passes_per_generation: int = 0
+    """Forward passes whose rows are sampled at once (TRL's steps_per_generation); 0: those of one optimizer step"""
+    engine_share: float = 0.0
+    """The share of the GPU that an engine in the same process reserves"""
+    does_engine_sleep: bool = False
+    """The engine gives its memory back while the policy is trained"""
+    engine_bytes: float = 0.0
+    """What the engine reserves on a GPU of known size"""
+
+    @property
+    def sequences_per_generation(self) -> int:
+        """How many answers one device samples at once, num_generations to each prompt."""
+        return self.batch * (self.passes_per_generation or self.accumulation)
+
+    @property
+    def scored_tokens_per_forward_pass(self) -> int:
+        """Tokens of a forward pass that get logits: of a sampled row those of the completion alone."""
+        per_sequence = min(self.completion, self.length) if self.completion else self.length
+        return self.sequences_per_forward_pass * per_sequence
 
     @property
     def tokens_per_forward_pass(self) -> int:
@@ -135,14 +161,54 @@ def _prompt_and_completion_length_if_generated(run: Config, other: Mapping[str, 
     """How many tokens a prompt and its completion have, where the policy generates what it is
     trained on; None elsewhere.
     """
+    completion = _completion_length_if_generated(run, other)
+    prompt = other.get("max_prompt_length", DEFAULT_PROMPT)
+    return completion + prompt if completion and isinstance(prompt, int) else None
+
+
+def _completion_length_if_generated(run: Config, other: Mapping[str, Any]) -> int:
+    """Tokens of a sampled answer at most; 0 where none are sampled, or the setting is no number."""
     if run.spec.training.method != "grpo":
-        return None
+        return 0
     completion = run.spec.training.max_completion_length
     if completion is None:
         completion = other.get("max_completion_length", DEFAULT_COMPLETION)
-    prompt = other.get("max_prompt_length", DEFAULT_PROMPT)
-    sizes = [size for size in (completion, prompt) if isinstance(size, int)]
-    return sum(sizes) if len(sizes) == 2 else None
+    return completion if isinstance(completion, int) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampling:
+    """How the answers of a run are sampled, as far as its memory depends on it."""
+
+    completion: int = 0
+    engine: Engine = ""
+    passes: int = 0
+    share: float = 0.0
+    sleeps: bool = False
+
+
+def _resolve_sampling(run: Config, other: Mapping[str, Any], world: int) -> _Sampling:
+    """How the answers are sampled: TRL's GRPOTrainer and RLOOTrainer, and `truetune train` over it.
+
+    Other stacks keep the engine in processes of its own, whose memory no setting of the trainer says.
+    """
+    if run.spec.training.method != "grpo" or run.stack not in ("trl", "truetune"):
+        return _Sampling()
+    completion = _completion_length_if_generated(run, other)
+    passes = other.get("steps_per_generation")
+    whole = other.get("generation_batch_size")
+    if isinstance(whole, int) and not isinstance(passes, int):
+        rows = _at_least_one_row(run.spec.training.per_device_train_batch_size)
+        passes = max(1, whole // (rows * world))
+    passes = passes if isinstance(passes, int) else 0
+    if not other.get("use_vllm"):
+        return _Sampling(completion, "transformers", passes)
+    if other.get("vllm_mode", "colocate") == "server":
+        return _Sampling(completion, "vllm elsewhere", passes)
+    share = other.get("vllm_gpu_memory_utilization", DEFAULT_ENGINE_SHARE)
+    share = float(share) if isinstance(share, int | float) else DEFAULT_ENGINE_SHARE
+    sleeps = bool(other.get("vllm_enable_sleep_mode"))
+    return _Sampling(completion, "vllm beside", passes, share, sleeps)
 
 
 def resolve_memory_settings(
@@ -163,7 +229,8 @@ def resolve_memory_settings(
         needed_length: tokens that hold each row, where rows are filled to a longer length; else 0.
     """
     run = config if isinstance(config, Config) else Config("truetune", "", "", config)
-    training, other = run.spec.training, flatten_stack_settings(run.spec.training.other)
+    training = run.spec.training
+    other = flatten_stack_settings({**training.other, **run.spec.trainer})
     length, length_notes = _resolve_row_length_and_assumptions(run, other, length)
     world = gpus or training.devices
     sharding = _resolve_sharding(training.fsdp, training.deepspeed_stage, world)
@@ -178,6 +245,7 @@ def resolve_memory_settings(
     compute = 2 if is_mixed else base
     batch = _at_least_one_row(training.per_device_train_batch_size)
     narrow_adapter = _adapter_is_bf16(run, sharding) and compute == 2
+    sampling = _resolve_sampling(run, other, world)
     return MemorySettings(
         stack=run.stack,
         method=training.method,
@@ -209,11 +277,17 @@ def resolve_memory_settings(
         is_program=run.path.endswith((".py", ".ipynb")),
         unused_adapter=run.unused_adapter,
         has_rate_of_adapter=(training.learning_rate or 0.0) >= LEAST_RATE_OF_ADAPTER,
+        completion=sampling.completion,
+        engine=sampling.engine,
+        passes_per_generation=sampling.passes,
+        engine_share=sampling.share,
+        does_engine_sleep=sampling.sleeps,
         notes=(
             *architecture.notes,
             *run.notes,
             *length_notes,
             *_note_assumptions(training),
+            *_note_sampling(training, sampling),
             *_note_sharding_of_one(training, world),
             *dtype_notes,
         ),
@@ -255,10 +329,23 @@ def _note_assumptions(training: Training) -> Iterator[str]:
             f"no batch size is set; {DEFAULT_BATCH} rows on each GPU are assumed, the default of"
             " transformers"
         )
-    if training.method in ("grpo", "ppo"):
-        yield "the generation of answers, and an engine for it, are not counted"
     if training.optim is not None and training.optim.lower() not in OPTIMIZER_STATES:
         yield f"the optimizer {training.optim} is counted as AdamW"
+
+
+def _note_sampling(training: Training, sampling: _Sampling) -> Iterator[str]:
+    """A note on what samples the answers, where its memory is not counted on this GPU."""
+    if training.method not in ("grpo", "ppo"):
+        return
+    if not sampling.engine:
+        yield "the generation of answers, and an engine for it, are not counted"
+    elif sampling.engine == "vllm elsewhere":
+        yield "vLLM serves on other GPUs (vllm_mode: server), which are not planned"
+    elif sampling.engine == "vllm beside":
+        yield (
+            f"vLLM reserves {sampling.share:.0%} of this GPU (vllm_gpu_memory_utilization), for its own copy of the"
+            " weights and its cache; that is counted where the size of the GPU is named (--gpu)"
+        )
 
 
 def _choose_attention(training: Training, architecture: Architecture) -> Literal["sdpa", "eager"]:
@@ -275,8 +362,15 @@ def _has_attention_mask(training: Training, batch: int) -> bool:
 
 
 def _holds_reference_copy(training: Training) -> bool:
-    """Is a second copy of the model held? With an adapter the base itself is the reference."""
-    if training.method not in ("dpo", "kto") or training.lora is not None:
+    """Is a second copy of the model held? With an adapter the base itself is the reference.
+
+    TRL's GRPOTrainer loads one only where `beta` is not 0, which is its default.
+    """
+    if training.lora is not None:
+        return False
+    if training.method == "grpo":
+        return bool(training.beta)
+    if training.method not in ("dpo", "kto"):
         return False
     return not training.precompute_ref_log_probs and training.reference != "none"
 

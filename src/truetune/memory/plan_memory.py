@@ -143,8 +143,10 @@ def plan_memory(
         gpus=gpus,
         needed_length=0 if length else needed_length,
     )
-    estimate = estimate_memory(architecture, settings)
     memory = None if gpu_memory is None else parse_gpu_memory(gpu_memory)
+    if memory is not None and settings.engine_share:
+        settings = replace(settings, engine_bytes=settings.engine_share * memory)
+    estimate = estimate_memory(architecture, settings)
     remedies: tuple[Remedy, ...] = ()
     if memory is not None and estimate.peak.total > memory:
         remedies = find_remedies(estimate, memory)
@@ -172,6 +174,13 @@ def _architecture_of_named_model(named: str) -> Architecture:
 def _notes_on_large_shares(estimate: Estimate) -> Iterator[str]:
     """Settings that take much of the memory, and that users overlook."""
     architecture, settings = estimate.architecture, estimate.settings
+    cache = estimate.peak.parts.get("KV cache", 0.0)
+    if estimate.peak.name == "generation" and cache > MIN_NAMED_SHARE * estimate.peak.total:
+        yield (
+            f"{settings.sequences_per_generation:,} answers are sampled at once on a GPU"
+            " (per_device_train_batch_size x steps_per_generation), and their keys and values take"
+            f" {cache / GIB:.1f} GiB: a smaller steps_per_generation samples fewer at once"
+        )
     scores = (
         activation_memory.eager_score_bytes_per_token(architecture, settings)
         * settings.tokens_per_forward_pass

@@ -38,6 +38,7 @@ from truetune.report.visible_text import (
     wrap_text,
 )
 from truetune.settings.run_spec import Severity
+from truetune.settings.training_settings import SAMPLES_ITS_ANSWERS
 
 SEVERITY_STYLES: dict[Severity, str] = {
     "error": "bold red",
@@ -57,6 +58,11 @@ CURVES_ARE_NOT_ANSWERS = (
     " HELD-OUT"
 )
 """Said of a run of which nothing but its log was looked at"""
+ANSWERS_ARE_REFERENCES = (
+    "prompts are the input; the answers of the rows are given to the reward functions, and none of their tokens is"
+    " trained on"
+)
+"""Said below the counts of rows for a training that samples its answers"""
 OF_A_SERVER = (
     "the log of a server shows no prompts: truetune serve-check MODEL --endpoint URL; the scripts"
     " that serve and ask: truetune lint SCRIPTS"
@@ -78,13 +84,14 @@ def render_report(
         report: of any kind.
         console: where it is drawn; its width and encoding are kept to.
         verbose: draw notes, figures beside findings, and the list of checks in full.
-        quiet: findings alone.
+        quiet: findings alone, and a line where exit code 3 would stand alone.
         cases: so many places of each finding.
     """
     if not quiet:
         _draw_subjects_and_verdict(report, console, verbose)
     _draw_findings(report, console, verbose=verbose, cases=cases)
     if quiet:
+        _draw_why_nothing_is_judged(report, console)
         return
     # Notes are in a line each, with nothing between them and what follows.
     if not verbose and any(finding.severity == "info" for finding in report.findings):
@@ -105,6 +112,18 @@ def render_report(
         _draw_where_figures_are(report, console)
     else:
         _draw_figures(report, console, verbose)
+
+
+def _draw_why_nothing_is_judged(report: Report, console: Console) -> None:
+    """Draw in a line what was asked for and not judged, where that decides the exit code."""
+    if report.exit_code() != 3:
+        return
+    missing = report.requested_not_judged() or report.not_judged[:1]
+    first = str(missing[0]) if missing else "there was nothing to judge"
+    more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
+    print_without_wrapping_or_escaping(
+        console, Text(escape_invisible_characters(f"not judged: {first}{more}"), style="yellow")
+    )
 
 
 def _as_data_report_with_rows(report: Report) -> DataReport | None:
@@ -196,9 +215,14 @@ def draw_verdict_findings_and_counts(report: DataReport, console: Console) -> No
 
 def _print_ledger_lost_fields_and_lengths(report: DataReport, console: Console) -> None:
     """Print the ledger, which fields are lost, what has no label, and the histogram of lengths."""
-    console.print(ledger_table(report.ledger))
+    samples = report.spec.training.method in SAMPLES_ITS_ANSWERS
+    console.print(ledger_table(report.ledger, are_answers_sampled=samples))
+    if samples:
+        print_without_wrapping_or_escaping(
+            console, Text("\n".join(wrap_text(ANSWERS_ARE_REFERENCES, console.width)))
+        )
     lost = report.data.get("lost_fields")
-    if lost:
+    if lost and not samples:
         print_without_wrapping_or_escaping(console, line_on_fields_without_tokens(lost))
     for line in _unsupervised_and_refused_lines(report):
         print_without_wrapping_or_escaping(console, line)
@@ -444,11 +468,19 @@ def _text_with_hanging_indent(
     return lines
 
 
-def ledger_table(ledger: Ledger) -> Table:
-    """Tokens by source: learned, context, and the share of all."""
+def ledger_table(ledger: Ledger, *, are_answers_sampled: bool = False) -> Table:
+    """Tokens by source: learned, context, and the share of all.
+
+    Args:
+        ledger: the counts.
+        are_answers_sampled: the training samples its answers, so that those of the rows are references.
+    """
     table = borderless_table()
     table.add_column("tokens by source")
-    for title in ("supervised", "context", "share"):
+    learned_title, context_title = (
+        ("reference", "prompt") if are_answers_sampled else ("supervised", "context")
+    )
+    for title in (learned_title, context_title, "share"):
         table.add_column(title, justify="right")
     total = ledger.total
     for source, supervised, context in ledger.rows():
@@ -482,7 +514,7 @@ def line_on_fields_without_tokens(fields: Mapping[str, int]) -> Text:
 def _unsupervised_and_refused_lines(report: DataReport) -> list[Text]:
     """Lines on how many examples have no supervised token, and how many rows the template refuses."""
     lines = []
-    if report.unsupervised:
+    if report.unsupervised and report.spec.training.method not in SAMPLES_ITS_ANSWERS:
         lines.append(
             f"{report.unsupervised:,} of {count_noun(report.examples, 'example')} without a supervised"
             " token"

@@ -1,4 +1,5 @@
-"""Scores the same completions again: a second time, in other orders, alone, and in a new process.
+"""Scores the same completions again: a second time, in other orders, alone, in a new process, and there after another
+row that has the same completion.
 
 A score that changes by itself ends the comparison, for it says nothing about the order any more. Another score in
 another order shows a function that reads the first of a batch, or returns scores in another order. One that is another
@@ -45,6 +46,45 @@ def _completions_to_compare(
         )  # fmt: skip
         completions += [RowCompletion(row, text) for text in texts[:COMPARED_PER_ROW]]
     return completions
+
+
+def _completions_of_two_rows(trial: TrialInProgress, form: AnswerForm) -> list[RowCompletion]:
+    """The right answers of some rows, each as a completion of its own row and then of another one."""
+    rows = trial.answered_rows[:COMPARED_ROWS]
+    completions = []
+    for row, other in zip(rows, (*rows[1:], *rows[:1]), strict=True):
+        answer = trial.answers[row.number]
+        if answer.value != trial.answers[other.number].value:
+            text = form.fill(answer.text)
+            completions += [RowCompletion(row, text), RowCompletion(other, text)]
+    return completions
+
+
+def _order_against_memory(
+    shared: Sequence[RowCompletion], scores: Sequence[float | None]
+) -> list[int]:
+    """The places of the completions of two rows, those first by which a memory of scores would be filled otherwise.
+
+    A row whose right answer scores as another row's does may have the score of what came first: now its right answer
+    comes first where both got little, and the other one where both got much.
+
+    Args:
+        shared: each right answer twice, for its own row and for another one.
+        scores: of the first process; empty where it gave none.
+    """
+    numbers = [score for score in scores if score is not None]
+    most = max(numbers, default=0.0)
+    by_row: dict[int, set[float | None]] = {}
+    for one, score in zip(shared, scores, strict=False):
+        by_row.setdefault(one.row.number, set()).add(score)
+
+    def rank(place: int) -> tuple[int, int]:
+        of_row = by_row.get(shared[place].row.number, set())
+        is_own, is_suspect = place % 2 == 0, len(of_row) == 1
+        comes_first = is_suspect and is_own != (most in of_row)
+        return (0 if comes_first else 1), -place
+
+    return sorted(range(len(shared)), key=rank)
 
 
 def compare_calls(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
@@ -111,18 +151,24 @@ def compare_with_new_process(
         return []
     forms = trial.paid_forms or [PLAIN]
     completions = _completions_to_compare(trial, forms)
-    first = scorer.score_together(completions)
+    shared = _completions_of_two_rows(trial, forms[0])
+    first, first_shared = scorer.score_together(completions), scorer.score_together(shared)
     with RewardProcess(
         target, options.seconds, python_only=options.python_only, hash_seed=1
     ) as process:
         other = CompletionScorer(
             process, scorer.completions_as, scorer.columns, options.max_seconds
         )
+        # Before anything else, so that a memory of scores is filled by other completions than in the first process.
+        order = _order_against_memory(shared, first_shared or ())
+        moved = other.score_together([shared[place] for place in order])
         second = other.score_together(completions)
-    if first is None or second is None:
-        return []
     before = len(trial.changed)
-    _note_changes(trial, "in a new process", completions, first, second)
+    if first_shared is not None and moved is not None:
+        back = [moved[order.index(place)] for place in range(len(order))]
+        _note_changes(trial, "after another row", shared, first_shared, back)
+    if first is not None and len(trial.changed) == before:
+        _note_changes(trial, "in a new process", completions, first, second)
     changed = trial.changed[before:]
     del trial.changed[before:]
     return changed

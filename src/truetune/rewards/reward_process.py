@@ -95,6 +95,8 @@ class LoadedFunction:
     notes: tuple[str, ...]
     makes_functions: bool = False
     """Does it define a function that takes completions: one that it gives?"""
+    is_of_verl: bool = False
+    """Is it called as verl calls its functions, and not as TRL does?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,7 @@ class RewardProcess:
             tuple(reply["texts"]),
             tuple(reply["notes"]),
             bool(reply["makes_functions"]),
+            bool(reply["is_of_verl"]),
         )
 
     def call(

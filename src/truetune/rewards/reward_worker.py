@@ -7,6 +7,9 @@ the pipes.
 - A call that takes too long is ended by `faulthandler`, whose watchdog needs no lock of Python's: a regular expression
   that backtracks is ended too, and the line that was executed is known.
 - What the function opens, connects to and starts is noted by an audit hook while it scores. Imports are left out.
+- A function that takes `solution_str` is one of verl's (`compute_score(data_source, solution_str, ground_truth,
+  extra_info)`): it is called for each completion by itself, as verl's reward manager does (naive.py), and one that
+  takes `solution_strs` for all at once (batch.py). What it takes is told in the words of the rows' columns.
 - A training script is not executed: of a file that trains or loads models where it is imported, only imports,
   functions, classes and plain constants are. The trade-off: a function that needs the script's other values fails.
 """
@@ -38,6 +41,15 @@ MAX_ACCESSES = 50
 """Chosen, not measured: a function that opens a file for each completion does it a thousand times."""
 MAX_MESSAGE = 300
 """Characters of an error or a path that are reported"""
+ARGUMENTS_OF_VERL = {
+    "solution_str": "completions",
+    "data_source": "data_source",
+    "ground_truth": "ground_truth",
+    "extra_info": "extra_info",
+}
+"""What verl calls an argument for one completion -> the column, or `completions`; for all at once it adds an `s`"""
+GIVEN_BY_VERL = {"num_turns": None, "rollout_reward_scores": {}}
+"""What verl adds to the `extra_info` of a row, as it is for answers of one turn"""
 STANDARD_LIBRARY = os.path.dirname(os.__file__)
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
 NETWORK_EVENTS = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
@@ -175,6 +187,32 @@ class _Function:
             one.name for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
         ]
         self.optional = [one.name for one in parameters if one.default is not one.empty]
+        self.taken = frozenset(self.parameters)
+        """The names of its arguments as it writes them"""
+        self.ending_of_verl = next(
+            (end for end in ("", "s") if f"solution_str{end}" in self.taken), None
+        )
+        """`s` for a function of verl that takes all completions at once; None for one that is called as TRL does"""
+        if self.ending_of_verl is not None:
+            self._tell_arguments_of_verl_as_columns(self.ending_of_verl)
+
+    def _tell_arguments_of_verl_as_columns(self, ending: str) -> None:
+        """Give the arguments of verl the names that rows and TRL have for them; others are left to their defaults."""
+        known = {f"{name}{ending}": column for name, column in ARGUMENTS_OF_VERL.items()}
+        own = [name for name in self.parameters if name not in known and name not in self.optional]
+        self.parameters = [known[name] for name in self.parameters if name in known] + own
+        # verl gives an empty one where the rows have none, and nothing besides these.
+        self.optional = [
+            *(
+                known[name]
+                for name in self.optional
+                if name in known and known[name] != "completions"
+            ),
+            "extra_info",
+        ]
+        self.takes_any = False
+        how = "all completions at once" if ending else "each completion by itself"
+        self.notes.append(f"called as verl does: with {how}, as text (solution_str{ending})")
 
     def _import(self, source: str, folder: str) -> types.ModuleType:
         """Import a module by its name, or a file. Raises what it raises."""
@@ -200,19 +238,53 @@ class _Function:
         return module
 
     def call(self, arguments: dict[str, Any]) -> Any:
-        """Call it with the arguments of TRL, without those that it can't take."""
+        """Call it with the arguments of TRL, without those that it can't take; a function of verl as verl does."""
+        if self.ending_of_verl is not None:
+            return self._call_as_verl(arguments)
         given = {
             name: value
             for name, value in arguments.items()
             if self.takes_any or name in self.parameters
         }
-        result = self.function(**given)
-        if not inspect.isawaitable(result):
-            return result
-        # Half of this process's start, and few functions need it.
-        import asyncio
+        return _result_awaited(self.function(**given))
 
-        return asyncio.run(_awaited(result))
+    def _call_as_verl(self, arguments: dict[str, Any]) -> list[Any]:
+        """The scores of completions by a function of verl, which gives a number or an object with a `score`."""
+        texts = [_text_of_completion(one) for one in arguments["completions"]]
+        empty = [None] * len(texts)
+        infos = [{**(info or {}), **GIVEN_BY_VERL} for info in arguments.get("extra_info") or empty]
+        columns = {
+            "solution_str": texts,
+            "data_source": arguments.get("data_source") or empty,
+            "ground_truth": arguments.get("ground_truth") or empty,
+            "extra_info": infos,
+        }
+        if self.ending_of_verl:
+            taken = {f"{name}s": values for name, values in columns.items()}
+            given = {name: values for name, values in taken.items() if name in self.taken}
+            results = list(_result_awaited(self.function(**given)))
+        else:
+            names = [name for name in columns if name in self.taken]
+            results = [
+                _result_awaited(self.function(**{name: columns[name][number] for name in names}))
+                for number in range(len(texts))
+            ]
+        return [result["score"] if isinstance(result, dict) else result for result in results]
+
+
+def _result_awaited(result: Any) -> Any:
+    """A result, once it is there, of an asynchronous function."""
+    if not inspect.isawaitable(result):
+        return result
+    # Half of this process's start, and few functions need it.
+    import asyncio
+
+    return asyncio.run(_awaited(result))
+
+
+def _text_of_completion(completion: Any) -> str:
+    """The text of a completion: of messages the content of the last one."""
+    return completion if isinstance(completion, str) else str(completion[-1]["content"])
 
 
 async def _awaited(value: Any) -> Any:
@@ -443,6 +515,7 @@ class _Worker:
             "optional": self.function.optional,
             "takes_any": self.function.takes_any,
             "texts": _texts_named_by(self.function.function),
+            "is_of_verl": self.function.ending_of_verl is not None,
             "makes_functions": _makes_reward_functions(self.function.function),
             "notes": self.function.notes,
         }

@@ -136,6 +136,10 @@ def _make_row(row: Mapping[str, Any], number: int) -> RewardRow:
     name = next((column for column in PROMPT_COLUMNS if row.get(column)), None)
     prompt = row[name] if name else ""
     columns = {column: value for column, value in row.items() if column not in NOT_HANDED_ON}
+    # Rows of verl's Parquet files have the right answer in a table.
+    graded = row.get("reward_model")
+    if isinstance(graded, Mapping) and "ground_truth" in graded:
+        columns.setdefault("ground_truth", graded["ground_truth"])
     if isinstance(prompt, list) and all(isinstance(one, dict) for one in prompt):
         messages = tuple(prompt)
         # Rows of messages end with the answer, which is no part of the prompt.

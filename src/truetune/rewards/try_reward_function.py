@@ -110,9 +110,8 @@ def try_reward_function(
             raise UsageError(_message_for_no_completions(target, loaded))
         choice = choose_reference_column(loaded, rows, options.reference)
         columns = list(dict.fromkeys(name for row in rows for name in row.columns))
-        scorer = CompletionScorer(
-            process, _form_of_completions(rows, options), columns, options.max_seconds
-        )
+        form = "text" if loaded.is_of_verl else _form_of_completions(rows, options)
+        scorer = CompletionScorer(process, form, columns, options.max_seconds)
         trial = TrialInProgress(scorer, rows, _answers_of_rows(rows, choice, options))
         trial.notes += loaded.notes
         trial.reads_columns = bool(choice.reference or choice.others)
@@ -132,7 +131,7 @@ def _message_for_no_completions(target: RewardTarget, loaded: LoadedFunction) ->
         return f"{takes}; a function that makes reward functions is no reward function: name the one that it gives"
     return (
         f"{takes}; functions are called as TRL calls them, with lists: name one that takes `completions` and the"
-        " columns of the rows, and gives a list of scores"
+        " columns of the rows, and gives a list of scores, or one of verl's that takes `solution_str`"
     )
 
 
@@ -498,7 +497,8 @@ def _result(
     depends_on = _dependence(trial)
     constant = next(iter(trial.seen_scores)) if len(trial.seen_scores) == 1 else None
     uses_network = any(access.kind == "network" for access in accesses)
-    given = {*GIVEN_BY_TRL, *scorer.columns} - {"environments"}
+    # verl hands over four arguments by name, and no further columns.
+    given = set() if loaded.is_of_verl else {*GIVEN_BY_TRL, *scorer.columns} - {"environments"}
     return RewardTrial(
         name=str(target),
         rows=len(trial.rows),

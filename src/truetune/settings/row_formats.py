@@ -52,6 +52,12 @@ BUILT_IN = (
     RowFormat("messages", ("messages",), f"{_HERE}:read_messages"),
     RowFormat("sharegpt", ("conversations",), f"{_HERE}:read_sharegpt"),
     RowFormat("prompt-completion", ("prompt", "completion"), f"{_HERE}:read_prompt_completion"),
+    RowFormat(
+        "verl",
+        ("prompt", "reward_model"),
+        f"{_HERE}:read_verl",
+        {name: (name,) for name in ("data_source", "ability", "extra_info")},
+    ),
     RowFormat("alpaca", ("instruction", "output"), f"{_HERE}:read_alpaca"),
     RowFormat("text", ("text",), f"{_HERE}:read_text"),
     # Any of the others but the first, with a label.

@@ -42,6 +42,9 @@ def build_settings_schema() -> dict[str, Any]:
     for name in ONE_OR_MANY:
         many = {"type": settings[name].pop("type"), "items": settings[name].pop("items")}
         settings[name]["anyOf"] = [{"type": "string"}, many]
+    rewards = made["$defs"]["Training"]["properties"]["rewards"]
+    many = {"type": rewards.pop("type"), "items": rewards.pop("items")}
+    rewards["anyOf"] = [{"type": "string"}, many]
     what = made["$defs"]["Learn"]["properties"]["what"]["enum"]
     settings["learn"] = {
         "anyOf": [{"enum": what}, {"$ref": "#/$defs/Learn"}],

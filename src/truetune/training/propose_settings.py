@@ -16,7 +16,8 @@ from truetune.memory.estimate_memory import GIB
 from truetune.memory.plan_memory import Plan, plan_memory
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Training
-from truetune.training.default_settings import DEFAULT_MAX_LENGTH
+from truetune.training.default_settings import DEFAULT_MAX_LENGTH, MAX_COMPLETION_TOKENS
+from truetune.training.reward_names import is_built_in
 from truetune.training.survey_data_and_model_for_init import DataSurvey, ExampleLengths
 from truetune.training.training_recipe import Recipe, make_recipe
 
@@ -28,6 +29,7 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "dpo": {"method": "dpo", "lora": {}},
     "orpo": {"method": "orpo", "lora": {}},
     "kto": {"method": "kto", "lora": {}},
+    "grpo": {"method": "grpo", "lora": {}},
 }
 """Name -> settings of training"""
 RECIPE_MEANINGS = {
@@ -38,6 +40,7 @@ RECIPE_MEANINGS = {
     "dpo": "an adapter, from pairs, against a reference",
     "orpo": "an adapter, from pairs, without a reference",
     "kto": "an adapter, from answers judged good or bad",
+    "grpo": "an adapter, from rewards for answers that the model samples to your prompts",
 }
 RECIPE_OF_FORMAT = {"preference": "dpo", "kto": "kto"}
 """Format of the rows -> the recipe that is proposed, where it is not lora"""
@@ -84,7 +87,13 @@ def propose_recipe_name(survey: DataSurvey) -> str:
 
 
 def propose_settings(
-    spec: RunSpec, survey: DataSurvey, name: str, *, gpu: bool, gpu_memory: float | None = None
+    spec: RunSpec,
+    survey: DataSurvey,
+    name: str,
+    *,
+    gpu: bool,
+    gpu_memory: float | None = None,
+    rewards: tuple[str, ...] = (),
 ) -> StartingSettings:
     """Propose settings for data and model as they were found.
 
@@ -94,16 +103,23 @@ def propose_settings(
         name: one of RECIPES.
         gpu: settings are for a GPU.
         gpu_memory: bytes of one GPU of this machine; None where it has none.
+        rewards: what answers are rewarded by (grpo); where empty, what fits the answers of the rows.
 
     Raises:
-        UsageError: the recipe needs other rows.
+        UsageError: the recipe needs other rows, or rewards that nobody named.
     """
     _check_recipe_fits_format(name, survey, spec)
     # The recipe wins over what the user set: whoever names qlora means 4 bits, whatever a template
     # file says.
     settings = {**spec.training.model_dump(exclude_unset=True), "method": "sft", **RECIPES[name]}
+    if name == "grpo":
+        settings["rewards"] = rewards or (_reward_that_fits_answers(survey, spec),)
+    elif rewards:
+        raise UsageError(f"--reward: {name} learns from rows and not from rewards; take grpo")
     training = Training.model_validate(settings)
     length = _choose_max_length(survey, packs=training.method == "sft")
+    if name == "grpo":
+        length = _add_room_for_sampled_answer(length, training, survey)
     settings_spec = spec.model_copy(update={"training": training, "max_length": length})
     # A quantized run cannot be for this machine where it has no GPU: the sheet is then written for
     # the one that it will run on.
@@ -117,8 +133,33 @@ def propose_settings(
             filled.spec, model=survey.shape.architecture, gpu_memory=gpu_memory and gpu_memory / GIB
         )
     return StartingSettings(
-        name, survey, settings_spec, filled, planned, _notes_to_user_on_proposal(survey, length)
+        name,
+        survey,
+        settings_spec,
+        filled,
+        planned,
+        tuple(_notes_to_user_on_proposal(survey, settings_spec)),
     )
+
+
+def _reward_that_fits_answers(survey: DataSurvey, spec: RunSpec) -> str:
+    """The built-in reward for the answers of the rows. Raises UsageError where they have none."""
+    if survey.answers is None:
+        raise UsageError(
+            f"{spec.data[0]}: grpo needs a reward, and these rows have no answer to compare with; name a function of"
+            " your own (--reward FILE.py:FUNCTION)"
+        )
+    return "agrees:number" if survey.answers == "numbers" else "exact"
+
+
+def _add_room_for_sampled_answer(length: int, training: Training, survey: DataSurvey) -> int:
+    """The limit of a prompt with the answer that is sampled to it, within the model's positions.
+
+    The survey measures prompts with the answers of their rows, so that there is room for either.
+    """
+    longest = length + (training.max_completion_length or MAX_COMPLETION_TOKENS)
+    known = survey.shape.positions if survey.shape else None
+    return min(longest, known or longest)
 
 
 def _check_recipe_fits_format(name: str, survey: DataSurvey, spec: RunSpec) -> None:
@@ -128,8 +169,9 @@ def _check_recipe_fits_format(name: str, survey: DataSurvey, spec: RunSpec) -> N
         raise UsageError(f"{spec.data[0]}: {name} needs {means}; these rows are {survey.format}")
     if not wanted and survey.format in RECIPE_OF_FORMAT:
         proper = "dpo or orpo" if survey.format == "preference" else "kto"
+        source = "rewards for its own answers to prompts" if name == "grpo" else "answers"
         raise UsageError(
-            f"{spec.data[0]}: {name} learns from answers; these rows are {survey.format}: take"
+            f"{spec.data[0]}: {name} learns from {source}; these rows are {survey.format}: take"
             f" {proper}"
         )
 
@@ -179,7 +221,15 @@ def _summary_lines(start: StartingSettings) -> Iterator[str]:
     yield f"data: {rows} ({survey.format}){long}"
     yield f"recipe: {start.name}, {RECIPE_MEANINGS[start.name]}"
     steps = "steps" if filled.steps is None else f"about {filled.steps:,} steps"
-    yield f"run: {steps} of {filled.effective_batch} x at most {filled.max_length:,} tokens"
+    if filled.method == "grpo":
+        group = filled.training.num_generations or 1
+        yield f"rewards: {', '.join(filled.training.rewards)}"
+        yield (
+            f"run: {steps} of {filled.effective_batch // group} prompts x {group} sampled answers, of at most"
+            f" {filled.max_length:,} tokens together"
+        )
+    else:
+        yield f"run: {steps} of {filled.effective_batch} x at most {filled.max_length:,} tokens"
     if start.plan is None:
         return
     memory = f"about {start.plan.estimate.peak.total / GIB:,.1f} GiB on a GPU"
@@ -192,11 +242,20 @@ def _summary_lines(start: StartingSettings) -> Iterator[str]:
     yield f"memory: {memory}{verdict[start.plan.verdict]}"
 
 
-def _notes_to_user_on_proposal(survey: DataSurvey, length: int) -> tuple[str, ...]:
+def _notes_to_user_on_proposal(survey: DataSurvey, spec: RunSpec) -> Iterator[str]:
     """What a user should know of the proposal."""
-    notes = list(survey.notes)
+    yield from survey.notes
+    length, rewards = spec.max_length or 0, spec.training.rewards
     if survey.lengths is not None and survey.lengths.longest > length:
-        notes.append(
-            f"examples longer than {length:,} tokens are left out and counted (encode.overflow)"
+        yield f"examples longer than {length:,} tokens are left out and counted (encode.overflow)"
+    if rewards == ("exact",) and survey.answers == "texts":
+        yield (
+            "exact pays answers that are the row's word for word, and these answers are texts: write a reward function"
+            " of your own (--reward FILE.py:FUNCTION)"
         )
-    return tuple(notes)
+    if rewards:
+        yield (
+            f"try the reward before the run: truetune reward FILE.py:FUNCTION --data {spec.data[0]}"
+            if not all(map(is_built_in, rewards))
+            else "prompts have to ask for an answer that the reward can read"
+        )

@@ -7,10 +7,11 @@ seconds, and the number of rows is then an estimate, said as one.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,6 +28,13 @@ from truetune.training.read_model_shape import ModelShape, read_model_shape
 # percentile (binomial). Twice as many take twice the seconds of `init`.
 MAX_ROWS_SURVEYED = 1000
 """Rows that are looked at"""
+# Chosen, not measured: one answer of ten without a number is a slip of the data; a reward by numbers pays it nothing.
+MIN_NUMBER_SHARE = 0.9
+"""Share of the answers that have to end in a number for a reward that compares numbers"""
+MAX_SHORT_ANSWER_CHARACTERS = 60
+"""An answer of more is prose, which no model writes word for word"""
+ENDS_IN_NUMBER = re.compile(r"\d[^\w\s]{0,3}\s{0,3}$")
+AnswerKind = Literal["numbers", "short", "texts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,8 @@ class DataSurvey:
     """None where config.json could not be read"""
     notes: tuple[str, ...]
     """What could not be looked at, and why"""
+    answers: AnswerKind | None = None
+    """What the last answers of most rows are; None where the rows hold none"""
 
 
 def survey_data_and_model_config(spec: RunSpec) -> DataSurvey:
@@ -67,7 +77,32 @@ def survey_data_and_model_config(spec: RunSpec) -> DataSurvey:
     shape = _result_or_note_of_failure(
         lambda: read_model_shape(spec), "the size of the model", notes
     )
-    return DataSurvey(rows[0].format if rows else None, count, exact, lengths, shape, tuple(notes))
+    return DataSurvey(
+        rows[0].format if rows else None,
+        count,
+        exact,
+        lengths,
+        shape,
+        tuple(notes),
+        _kind_of_answers(rows),
+    )
+
+
+def _kind_of_answers(rows: list[Conversation]) -> AnswerKind | None:
+    """What the last answers of the rows are, by what most of them end in and how long they are."""
+    answers = [
+        row.messages[-1]["content"]
+        for row in rows
+        if row.messages and row.messages[-1].get("role") == "assistant"
+    ]
+    texts = [answer.strip() for answer in answers if isinstance(answer, str) and answer.strip()]
+    if not texts:
+        return None
+    numbers = sum(ENDS_IN_NUMBER.search(text) is not None for text in texts)
+    if numbers >= MIN_NUMBER_SHARE * len(texts):
+        return "numbers"
+    short = sum(len(text) <= MAX_SHORT_ANSWER_CHARACTERS for text in texts)
+    return "short" if 2 * short >= len(texts) else "texts"
 
 
 def _first_rows_count_and_if_counted(spec: RunSpec) -> tuple[list[Conversation], int, bool]:

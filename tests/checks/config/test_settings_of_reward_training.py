@@ -551,3 +551,110 @@ def test_advice_to_run_is_given_where_run_judges_the_trainer(
     (advice,) = (one.unlock for one in told if one.what.startswith("training by"))
     assert ("truetune run" in advice) == is_seen_by_run
     assert ("truetune reward" in advice) != is_seen_by_run
+
+
+def _not_judged(settings: dict[str, Any] | str, folder: Path) -> tuple[bool, str]:
+    """(is it asked for, so that the exit code is 3; why) of what is not judged of a training by rewards."""
+    told = judge_settings(_config(settings, folder), RunSpec(select=("CFG201",))).not_judged
+    (part,) = (one for one in told if one.what.startswith("training by"))
+    return part.asked, part.reason
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        GRPO,
+        _changed(GRPO, loss_type="dr_grpo", output_dir="$HOME/out"),
+        VERL_COMMAND,
+        f"{VERL_COMMAND} data.train_files=$DATA/train.parquet actor_rollout_ref.model.path=$MODEL",
+        OPENRLHF,
+        SWIFT,
+        PRIME_RL,
+        _limits_of_nemo_rl(answers=2048, engine=4096),
+    ],
+)
+def test_settings_that_are_all_known_are_judged_in_full(
+    settings: dict[str, Any] | str, tmp_path: Path
+) -> None:
+    is_asked, reason = _not_judged(settings, tmp_path)
+    assert (is_asked, reason.startswith("its settings were judged")) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (_changed(GRPO, loss_type="my_loss"), "no rule knows what loss_type my_loss does"),
+        (_changed(GRPO, scale_rewards="{{ scale }}"), "the value of scale_rewards is not known"),
+        (VERL_COMMAND.replace("=grpo", "=mine"), "no rule knows what algorithm.adv_estimator mine does"),
+        (VERL_COMMAND.replace("=grpo", "=$ADV"), "the value of algorithm.adv_estimator is not known"),
+        (f"{VERL_COMMAND} my_agent.turns=4", "adds settings that are not known here"),
+        (f"{VERL_COMMAND} $MORE", "adds settings that are not known here"),
+        (f'{PRIME_RL}\n[trainer.loss]\ntype = "custom"\nimport_path = "a.b"\n', "trainer.loss.type custom does"),
+        (ONLINE, "a script builds its trainer"),
+    ],
+)  # fmt: skip
+def test_settings_that_are_not_known_are_not_called_judged(
+    settings: dict[str, Any] | str, reason: str, tmp_path: Path
+) -> None:
+    is_asked, told = _not_judged(settings, tmp_path)
+    assert is_asked
+    assert reason in told
+
+
+BUFFER = "overlong-buffer-does-not-fit-the-answers"
+REWARD_KWARGS = "reward.reward_kwargs"
+
+
+def _buffer(length: int, told: int | None, limit: int, table: str = REWARD_KWARGS) -> str:
+    """A command of verl with an overlong buffer."""
+    words = f" +{table}.overlong_buffer_cfg.enable=True +{table}.overlong_buffer_cfg.len={length}"
+    if told is not None:
+        words += f" +{table}.max_resp_len={told}"
+    return f"{VERL_COMMAND} data.max_response_length={limit}{words}"
+
+
+@pytest.mark.parametrize(
+    ("command", "severity", "expected"),
+    [
+        (_buffer(4096, 4096, 4096), "error", "every answer is punished from its first token"),
+        (_buffer(8192, 4096, 4096), "error", "verl stops at its start"),
+        (_buffer(1024, None, 4096), "error", "max_resp_len is not set"),
+        (
+            _buffer(1024, 2048, 4096),
+            "warning",
+            "answers of 2,048 to 4,096 tokens are punished by more",
+        ),
+        (_buffer(1024, 8192, 4096), "warning", "no answer is long enough to be punished"),
+        (
+            _buffer(1024, 4500, 4096, "reward_model.reward_kwargs"),
+            "warning",
+            "a part of the penalty",
+        ),
+        (
+            f"{VERL_COMMAND} data.max_response_length=512 +reward_model.overlong_buffer.enable=True"
+            " +reward_model.overlong_buffer.len=512",
+            "error",
+            "every answer is punished",
+        ),
+    ],
+)
+def test_an_overlong_buffer_that_is_for_another_limit(
+    command: str, severity: str, expected: str, tmp_path: Path
+) -> None:
+    (found,) = _found(BUFFER, command, tmp_path)
+    assert found.startswith(f"{severity}: ")
+    assert expected in found
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        _buffer(1024, 4096, 4096),
+        _buffer(4096, 4096, 4096).replace("enable=True", "enable=False"),
+        _buffer(4096, 4096, 4096).replace(".len=4096", ".len=$BUFFER"),
+        _buffer(1024, 4096, 4096).replace("max_resp_len=4096", "max_resp_len=$LIMIT"),
+        VERL_COMMAND,
+    ],
+)
+def test_a_fitting_or_unknown_buffer_gets_no_finding(command: str, tmp_path: Path) -> None:
+    assert _found(BUFFER, command, tmp_path) == []

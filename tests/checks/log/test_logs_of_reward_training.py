@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 
-from truetune.checks.diagnose_log import COUNTER_CURVES, JUDGED_CURVES, PART_PREFIXES
+from truetune.checks.diagnose_log import (
+    COUNTER_CURVES,
+    JUDGED_CURVES,
+    PART_PREFIXES,
+    diagnose,
+)
 from truetune.checks.rule_catalogue import all_rules
+from truetune.checks.say_remedies_in_words_of_program import in_words_of_program
+from truetune.logs.canonical_metric_names import program_of_metric_names
 from truetune.logs.read_run_log import read_run
 from truetune.logs.run_log import Curve
 from truetune.report.rule_pages.examples_of_training_results import records_of_curves
@@ -436,3 +443,66 @@ def test_a_smooth_growth_is_no_jump(
 ) -> None:
     (found,) = BY_NAME[DRIFT](_run(tmp_path, {"reward": FLAT, **curves})).findings()
     assert ("with a jump" in found.message) == has_jump
+
+
+VERL_CUT = {
+    "actor/pg_loss": _curve(0.001, 0.003, noise=0.01),
+    "critic/score/mean": FLAT,
+    "response_length/clip_ratio": _curve(0.02, 0.6, noise=0.02),
+    "response_length/mean": _curve(400.0, 900.0, noise=5.0),
+    "actor/grad_norm": _curve(0.2, 0.2, noise=0.01),
+}
+"""Answers of verl that grow into their limit while the reward stays"""
+
+
+@pytest.mark.parametrize(
+    ("curves", "expected"),
+    [
+        (VERL_CUT, "actor_rollout_ref.actor.loss_agg_mode: token-mean"),
+        (
+            {
+                "loss": VERL_CUT["actor/pg_loss"],
+                "reward": FLAT,
+                "completions/clipped_ratio": VERL_CUT["response_length/clip_ratio"],
+            },
+            "loss_type: dapo or dr_grpo",
+        ),
+    ],
+)
+def test_help_names_settings_as_the_program_of_the_log_does(
+    curves: dict[str, dict[str, Any]], expected: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "log.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in records_of_curves(curves)))
+    (found,) = (one for one in diagnose(file).findings if one.rule == LIMIT)
+    assert expected in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "program", "expected"),
+    [
+        (
+            "raise max_completion_length (response_length in PPO); lower learning_rate",
+            "verl",
+            "raise data.max_response_length; lower actor_rollout_ref.actor.optim.lr",
+        ),
+        ("raise beta (the KL coefficient)", "openrlhf", "raise init_kl_coef (the KL coefficient)"),
+        # Neither a part of a longer name nor a plain word.
+        ("per_device_num_generations, the temperature", "verl", "per_device_num_generations, the temperature"),
+        ("raise num_generations", "prime-rl", "raise orchestrator.group_size"),
+    ],
+)  # fmt: skip
+def test_names_of_settings_are_replaced_whole(text: str, program: str, expected: str) -> None:
+    assert in_words_of_program(text, program) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "program"),
+    [
+        (["actor/grad_norm", "critic/score/mean"], "verl"),
+        (["mismatch_kl/mean", "reward/all/mean"], "prime-rl"),
+        (["loss", "reward", "completions/mean_length", "critic_loss"], ""),
+    ],
+)
+def test_names_of_quantities_tell_the_program(names: list[str], program: str) -> None:
+    assert program_of_metric_names(names) == program

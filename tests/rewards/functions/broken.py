@@ -342,10 +342,37 @@ def slow(completions, answer, **kwargs):
     return [1.0 if text == gold else 0.0 for text, gold in zip(completions, answer)]
 
 
+KEPT: dict[str, float] = {}
+SCORED: dict[str, float] = {}
+
+
 def first_tag(completions, answer, **kwargs):
     """The first of several tags."""
     found = [re.findall(r"<FINAL>(.*?)</FINAL>", text, re.DOTALL) for text in completions]
     return [1.0 if one and one[0].strip() == gold else 0.0 for one, gold in zip(found, answer)]
+
+
+def first_box(completions, answer, **kwargs):
+    """The first of several boxes, which stand at steps of a calculation too."""
+    found = [re.search(r"\\boxed\{(.*?)\}", text) for text in completions]
+    return [1.0 if one and one[1].strip() == gold else 0.0 for one, gold in zip(found, answer)]
+
+
+def remembers_by_prompt(completions, prompts, answer, **kwargs):
+    """What was found for a prompt is kept, and given to its other completions."""
+    for text, prompt, gold in zip(completions, prompts, answer):
+        KEPT.setdefault(str(prompt), 1.0 if text.strip() == gold else 0.0)
+    return [KEPT[str(prompt)] for prompt in prompts]
+
+
+def remembers_by_completion(completions, answer, **kwargs):
+    """A score is kept by its completion alone, whatever the right answer of the row is."""
+    scores = []
+    for text, gold in zip(completions, answer):
+        if text not in SCORED:
+            SCORED[text] = 1.0 if text.strip() == gold else 0.0
+        scores.append(SCORED[text])
+    return scores
 
 
 def mention_gets_half(completions, answer, **kwargs):

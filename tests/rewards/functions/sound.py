@@ -399,3 +399,16 @@ def tag_behind_thoughts(completions, answer, **kwargs):
     said = [text_of(completion).rpartition("</think>")[2] for completion in completions]
     found = [re.search(r"<answer>(.*?)</answer>", text, re.DOTALL) for text in said]
     return [1.0 if one and one[1].strip() == gold else 0.0 for one, gold in zip(found, answer)]
+
+
+KEPT: dict[tuple[str, str], float] = {}
+
+
+def remembers_rightly(completions, answer, **kwargs):
+    """A score is kept by all that it depends on."""
+    scores = []
+    for text, gold in zip(completions, answer):
+        if (text, gold) not in KEPT:
+            KEPT[text, gold] = 1.0 if text.strip() == gold else 0.0
+        scores.append(KEPT[text, gold])
+    return scores

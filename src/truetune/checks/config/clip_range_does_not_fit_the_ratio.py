@@ -133,6 +133,7 @@ class ClipRangeDoesNotFitTheRatio(ConfigRule):
     code = "CFG211"
     fault = Fault.POLICY_LOSS_WRONG
     severity = "warning"
+    symptoms = ("reward-does-not-rise",)
     methods = ("grpo", "ppo")
     stacks = tuple(KEYS)
 

@@ -66,6 +66,7 @@ class DrGrpoDividesByTheSpread(ConfigRule):
     code = "CFG204"
     fault = Fault.POLICY_LOSS_WRONG
     severity = "warning"
+    symptoms = ("reward-does-not-rise",)
     methods = ("grpo",)
     stacks = tuple(DR_GRPO_DENOMINATORS)
 

@@ -65,6 +65,7 @@ class EntropyBonusOutweighsTheReward(ConfigRule):
     code = "CFG209"
     fault = Fault.POLICY_MOVES_TOO_FAR
     severity = "warning"
+    symptoms = ("reward-rises-model-is-worse",)
     methods = ("grpo",)
     stacks = ("trl", "verl", "openrlhf")
 

@@ -70,7 +70,7 @@ TRAIN_BATCH, UPDATE_BATCH = "data.train_batch_size", "actor_rollout_ref.actor.pp
 class GeneratedBatchSplitsGroups(ConfigRule):
     code = "CFG203"
     fault = Fault.COMPLETIONS_GROUPED_ACROSS_PROMPTS
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-does-not-rise", "nothing-is-learned")
     severity = "error"
     methods = ("grpo",)
     stacks = ("trl", "ms-swift", "verl")

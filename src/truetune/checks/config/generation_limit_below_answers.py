@@ -128,7 +128,7 @@ class _Limit(NamedTuple):
 class GenerationLimitBelowAnswers(ConfigRule):
     code = "CFG166"
     fault = Fault.ANSWERS_CUT_AT_TOKEN_LIMIT
-    symptoms = ("odd-metrics", "nothing-is-learned")
+    symptoms = ("reward-does-not-rise", "odd-metrics", "nothing-is-learned")
     severity = "warning"
     stacks = ("llama-factory", *KEYS)
 

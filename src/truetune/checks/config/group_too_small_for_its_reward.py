@@ -67,6 +67,7 @@ class GroupTooSmallForItsReward(ConfigRule):
     code = "CFG190"
     fault = Fault.COMPLETIONS_GET_EQUAL_REWARDS
     severity = "warning"
+    symptoms = ("reward-does-not-rise",)
     stacks = ("trl",)
     about = (GROUP_KEY,)
 

@@ -69,7 +69,7 @@ FEW, MANY = 4, 16
 class GroupedAnswersCannotDiffer(ConfigRule):
     code = "CFG181"
     fault = Fault.SAMPLES_OF_PROMPT_ARE_COPIES
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-does-not-rise", "nothing-is-learned")
     severity = "error"
     methods = ("grpo",)
 

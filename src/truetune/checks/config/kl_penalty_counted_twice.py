@@ -64,6 +64,7 @@ class KlPenaltyCountedTwice(ConfigRule):
     code = "CFG205"
     fault = Fault.POLICY_LOSS_WRONG
     severity = "warning"
+    symptoms = ("reward-rises-model-is-worse",)
     methods = ("grpo", "ppo")
     stacks = ("verl",)
 

@@ -64,6 +64,7 @@ class ManyUpdatesOnOneRollout(ConfigRule):
     code = "CFG210"
     fault = Fault.POLICY_MOVES_TOO_FAR
     severity = "warning"
+    symptoms = ("reward-does-not-rise",)
     methods = ("grpo", "ppo")
     stacks = tuple(COUNTS)
 

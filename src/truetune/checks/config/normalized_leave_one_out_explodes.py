@@ -60,6 +60,7 @@ class NormalizedLeaveOneOutExplodes(ConfigRule):
     code = "CFG208"
     fault = Fault.POLICY_LOSS_WRONG
     severity = "warning"
+    symptoms = ("reward-does-not-rise",)
     methods = ("grpo",)
     stacks = ("nemo-rl",)
 

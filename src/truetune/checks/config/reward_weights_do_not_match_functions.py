@@ -63,7 +63,7 @@ from truetune.source.parsed_source_file import read_module
 class RewardWeightsDoNotMatchFunctions(ConfigRule):
     code = "CFG202"
     fault = Fault.SETTINGS_CONTRADICT
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-does-not-rise", "nothing-is-learned")
     severity = "error"
     methods = ("grpo",)
     stacks = ("trl", "ms-swift")

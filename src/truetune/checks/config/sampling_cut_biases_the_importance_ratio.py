@@ -79,6 +79,7 @@ class SamplingCutBiasesTheImportanceRatio(ConfigRule):
     code = "CFG200"
     fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     severity = "warning"
+    symptoms = ("reward-does-not-rise",)
     methods = ("grpo",)
     stacks = tuple(CORRECTION_KEYS)
 

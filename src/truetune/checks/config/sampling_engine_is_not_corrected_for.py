@@ -97,6 +97,7 @@ class SamplingEngineIsNotCorrectedFor(ConfigRule):
     code = "CFG206"
     fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     severity = "warning"
+    symptoms = ("reward-does-not-rise",)
     methods = ("grpo",)
     stacks = tuple(CORRECTIONS)
 

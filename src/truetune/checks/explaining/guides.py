@@ -55,6 +55,22 @@ NO_ANSWER_TOKEN = Cause(
 )
 """Log probabilities are sums over the answer's tokens: exactly 0 is the sum of none"""
 
+PATTERN_MISSES_FORM = Cause(
+    "a pattern of the reward does not match the form that the prompt asks for: without re.DOTALL its dot"
+    " ends at a line break, and ^ and $ leave no text around it",
+    "grpo: format reward and accuracy reward are both 0 from the first step, although the completions"
+    " look right; <think> and <answer> stand on lines of their own; loss 0.0",
+    ("reward-reads-another-form",),
+)
+EQUAL_REWARDS = Cause(
+    "all answers of a group get the same reward, so that their advantages are 0: groups of one answer"
+    " (num_generations, rollout.n), greedy sampling, answers that are cut off before their result, or a"
+    " reward function that never pays",
+    "grpo or rloo: the reward does not rise, advantages are 0, grad_norm 0.0, reward_std 0,"
+    " frac_reward_zero_std 1; the model does not change",
+    ("no-reward-signal", "reward-is-never-given"),
+)
+
 SHARDED_OVER_NODES = Cause(
     "FULL_SHARD or ZeRO-3 over several nodes gathers each layer over the network, in both passes: HYBRID_SHARD (or the"
     " hpz partitions of ZeRO++) shards inside of a node",
@@ -1769,17 +1785,150 @@ GUIDES = (
                   "log probabilities of the prompt too", "own dpo loop; margins never move although loss.backward() "
                   "runs",
                   ("reference-moves-with-the-policy", "optimizer-misses-trained-tensors")),
-            Cause("a pattern of the reward does not match the form that the prompt asks for: without re.DOTALL its dot"
-                  " ends at a line break, and ^ and $ leave no text around it",
-                  "grpo: format reward and accuracy reward are both 0 from the first step, although the completions"
-                  " look right; <think> and <answer> stand on lines of their own; loss 0.0",
-                  ("reward-reads-another-form",)),
-            Cause("all answers of a group get the same reward, so that their advantages are 0: groups of one answer"
-                  " (num_generations, rollout.n), greedy sampling, answers that are cut off before their result, or a"
-                  " reward function that never pays",
-                  "grpo or rloo: the reward does not rise, advantages are 0, grad_norm 0.0, reward_std 0,"
-                  " frac_reward_zero_std 1; the model does not change",
-                  ("no-reward-signal", "reward-is-never-given")),
+            PATTERN_MISSES_FORM,
+            EQUAL_REWARDS,
+        ),
+    ),
+    Guide(
+        "reward-does-not-rise",
+        "guides/my-reward-does-not-rise.md",
+        "My reward does not rise",
+        ("grpo reward does not increase", "the reward stays at 0", "reward_std is 0", "frac_reward_zero_std is 1",
+         "grpo loss and grad_norm are 0", "advantages are zero", "rloo reward is flat", "critic/rewards/mean is 0"),
+        "truetune diagnose LOG",
+        (
+            PATTERN_MISSES_FORM,
+            Cause("no right answer can be paid: the reference can't be read, is compared in another form, or an"
+                  " exception in the reward function is caught and counted as 0",
+                  "the accuracy reward is 0.0 although printed completions are right; math_verify returns 0; boxed"
+                  " answers, gsm8k answer with ####",
+                  ("reward-never-pays-its-references", "reward-misses-some-references", "reward-is-never-given",
+                   "reward-pattern-needs-a-special-token", "reward-function-scores-nothing")),
+            Cause("the column with the right answers never arrives: the argument of the reward function has another"
+                  " name and a default",
+                  "solution or answer is None in the reward function; it works in a test by hand",
+                  ("reward-tells-nothing-apart", "reward-refuses-arguments-of-trl")),
+            EQUAL_REWARDS,
+            Cause("completions are cut before their answer: max_completion_length (max_response_length) is too short"
+                  " for a model that reasons",
+                  "completions/clipped_ratio near 1, mean_terminated_length 0, response_length/clip_ratio 1",
+                  ("completions-always-cut", "generation-limit-below-answers", "first-completions-cut-or-empty")),
+            Cause("the model ends its turns with a stop token that the trainer does not know, so that each completion"
+                  " counts as cut",
+                  "mask_truncated_completions and everything is masked; answers look complete and clipped_ratio is 1",
+                  ("stops-unknown-to-trainer",)),
+            Cause("the completions of a group can't differ: a temperature near 0, greedy sampling, a group of one",
+                  "the generations for one prompt are word for word the same; temperature 0.1; num_generations 1 or 2",
+                  ("grouped-answers-cannot-differ", "group-too-small-for-its-reward")),
+            Cause("the problems are far too hard or too easy, so that all of a group fail or all succeed",
+                  "frac_reward_zero_std near 1 with a sound reward function; pass rate 0 or 100 percent; the dynamic"
+                  " filter drops all groups",
+                  ("no-reward-signal", "groups-without-reward-spread")),
+            Cause("the reward changes within groups and no gradient arrives: a frozen adapter, or a loss mask without"
+                  " tokens",
+                  "reward_std above 0, grad_norm 0.0 at every step",
+                  ("grad-norm-zero", "loss-weighs-tokens-otherwise")),
+            Cause("the sampler has other weights than the trainer, or computes other log-probabilities, so that the"
+                  " correction leaves nothing of the loss",
+                  "vLLM samples from the old weights; sampling_logp_difference is large, importance ratios near 0",
+                  ("sampled-answers-are-not-the-policys", "sampler-differs-from-trainer",
+                   "sampler-drifts-from-the-trainer", "importance-correction-drops-answers")),
+            Cause("advantages are wrong: the group holds several prompts, the sign is the opposite, or they are"
+                  " normalised over another set",
+                  "the reward goes down from the first steps; own GRPO or PPO loop; reshape, repeat, view of rewards",
+                  ("advantages-are-not-of-their-rewards", "group-holds-several-prompts", "groups-mix-prompts",
+                   "policy-loss-with-wrong-sign", "generated-batch-splits-groups")),
+            Cause("the reward function reads the answers of other rows, by position or from a list of its own",
+                  "the reward is right in a test of one row and near chance in training",
+                  ("reward-reads-other-rows", "reward-takes-answers-by-position")),
+            Cause("the steps are too small: the learning rate, the clip range or a large beta holds the policy at its"
+                  " reference",
+                  "kl practically zero, clip ratio near 1, reward with spread but flat for hundreds of steps",
+                  ("learning-rate-far-from-published", "most-ratios-are-clipped",
+                   "clip-range-does-not-fit-the-ratio")),
+        ),
+    ),
+    Guide(
+        "reward-rises-model-is-worse",
+        "guides/reward-rises-model-is-worse.md",
+        "The reward rises, and the model is worse",
+        ("reward hacking", "reward goes up but accuracy falls", "reward rises and eval score drops",
+         "the policy exploits the reward", "after grpo it solves less", "completions get longer with reward",
+         "reward overoptimization", "format reward 1.0 but wrong answers"),
+        "truetune reward MODULE:FUNCTION --data ROWS",
+        (
+            Cause("the reward function pays a completion that holds the answer among others, a part of it, or nothing"
+                  " at all",
+                  "answers A or B or C, lists of all numbers or empty tags get reward 1; substring, in, startswith",
+                  ("reward-pays-parts-of-the-answer", "reward-pays-every-candidate", "reward-pays-empty-answers",
+                   "reward-pays-wrong-answers", "reward-pays-near-misses", "reward-ignores-word-order")),
+            Cause("it reads the first answer of a completion, or one in its thoughts, so that a guess is paid",
+                  "the model guesses in the first line and goes on; the answer is in think only",
+                  ("reward-reads-the-first-answer", "reward-pays-thoughts-alone")),
+            Cause("the reward grows with length or repetition",
+                  "completions/mean_length grows with the reward; filler text, the same sentence again and again",
+                  ("reward-grows-with-repetition", "answers-grow-into-the-limit")),
+            FORM_REWARD,
+            Cause("the reward pays for what the prompt says already: the policy copies the question",
+                  "completions repeat the prompt or the tool's output and are paid",
+                  ("reward-pays-the-prompt",)),
+            Cause("the reward model or judge is over-optimised: its score goes on rising after people or a test stopped"
+                  " to prefer the answers",
+                  "long flattering answers, phrases that praise the answer; proxy reward up, gold score down",
+                  ("reward-rises-while-evaluation-falls",)),
+            Cause("the policy has run away from its reference: beta is 0 or small, or the learning rate too high",
+                  "kl runs away or explodes, entropy collapses, texts mix languages or repeat tokens",
+                  ("policy-runs-away-from-its-reference", "policy-collapses", "rollout-reference-is-not-the-start",
+                   "kl-penalty-counted-twice", "entropy-bonus-outweighs-the-reward")),
+            Cause("rows whose reference can't be read pay everything, or the reward is the same whatever is answered",
+                  "reward near its maximum from the first steps; parsing the gold answer fails",
+                  ("reward-misses-some-references", "reward-is-always-the-same")),
+            Cause("padding, the text of tools or no stop token is in the loss",
+                  "the model stops ending its answers or writes tool results after RL",
+                  ("rollout-padding-in-loss", "sampled-tokens-left-out-of-loss")),
+            Cause("the evaluation asks in another way than the training: template, system prompt, temperature or stop"
+                  " tokens",
+                  "the benchmark falls, answers to training prompts are good",
+                  ("prompt-is-not-the-trained-one", "trained-stop-not-served")),
+        ),
+    ),
+    Guide(
+        "agent-training",
+        "guides/agents-several-turns-and-tool-masks.md",
+        "Agents: several turns and tool masks",
+        ("tool outputs are in the loss", "multi-turn rl tool mask", "agent stops calling tools",
+         "the agent writes the tool result itself", "retokenization mismatch in multi-turn rollouts",
+         "observation tokens are trained", "multi-turn reward collapses", "search agent does not search"),
+        "truetune run -- python TRAIN.py",
+        (
+            Cause("the text of tools is in the loss: the mask is everything after the prompt, or every turn of the"
+                  " assistant's side",
+                  "the agent writes tool results or observations itself; response_mask, env_mask, tool_mask, loss_mask",
+                  ("rollout-padding-in-loss", "tool-results-in-the-policy-loss")),
+            Cause("the last turn alone is trained, so that tool calls get no gradient",
+                  "tool calls get fewer or die out; only the final answer gets better",
+                  ("sampled-tokens-left-out-of-loss", "tool-calls-die-out")),
+            Cause("turns are decoded to text and encoded again, which gives other ids than were sampled",
+                  "retokenization, token mismatch, log-probabilities of sampler and trainer drift with each turn",
+                  ("sampled-ids-are-not-trained", "sampler-differs-from-trainer")),
+            Cause("the chat template rewrites earlier turns, so that the next prompt does not begin with the last one",
+                  "Qwen3 drops earlier thinking; the prefix of the next turn differs; template is not append only",
+                  ("chat-template-not-prefix-stable", "thinking-stripped-from-history")),
+            Cause("stop tokens inside of a trajectory are taken for its end, or the last one is left out of the loss",
+                  "the agent ends before the tool answers, or writes user and observation turns on its own",
+                  ("stops-unknown-to-trainer", "completions-run-past-their-turn")),
+            Cause("the rows of one trajectory are compared with those of other prompts",
+                  "trajectories split into several samples; group baseline over turns",
+                  ("group-holds-several-prompts", "advantages-are-not-of-their-rewards")),
+            Cause("the divisor of the loss counts tokens of tools that are not in it",
+                  "long tool outputs make the step small",
+                  ("loss-weighs-tokens-otherwise",)),
+            Cause("trajectories are cut at the limit and scored as wrong: tools return too much, or too many turns",
+                  "context overflows after a few tool calls; max_completion_length or max_response_length reached",
+                  ("completions-always-cut", "cut-completions-against-setting")),
+            Cause("the reward reads the whole conversation, so that a tool's output that holds the answer is paid",
+                  "searching for the question is enough to be paid; reward without an answer",
+                  ("reward-pays-the-prompt", "reward-pays-parts-of-the-answer")),
         ),
     ),
     Guide(

@@ -2,20 +2,21 @@
 symptom.
 
 A search over the guides finds the symptom where the user says what a guide says. People say it otherwise: `should fly`,
-`half the tokens per second`. `symptom_sentences.tsv` has sixty sentences for each of nine symptoms, written by someone
-who had not seen the guides. A naive Bayes classifier over the stems of their words says how likely each symptom is.
+`half the tokens per second`. `symptom_sentences.tsv` has sixty sentences for each of twelve symptoms: those of nine
+were written by someone who had not seen the guides, those on rewards and agents follow the words of public threads. A
+naive Bayes classifier over the stems of their words says how likely each symptom is. Each symptom has as many
+sentences, since one with fewer would be the likelier for each word that it does not have.
 
-Measured by five-fold cross-validation on the sentences: this alone has the right symptom first in 63 % and among the
-first two in 83 %, the search alone has it first in 54 %, and both together (`rank_causes.choose_guides`) in 66 %. Many
-sentences fit two symptoms. On 93 sentences of `bench.starts`, which are not in the table, both together have it first
-in 80, and the search alone in 77.
+Measured by five-fold cross-validation on the sentences: this alone has the right symptom first in 64 % and among the
+first two in 83 %, and together with the search (`rank_causes.choose_guides`) it has it first in 71 %. Many sentences
+fit two symptoms.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -29,7 +30,7 @@ SMOOTHING = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _WordCounts:
+class WordCounts:
     """In how many sentences of each symptom a word stands."""
 
     sentences: Mapping[str, int]
@@ -47,16 +48,17 @@ class _WordCounts:
         return math.log(having / (self.sentences[symptom] + 2 * SMOOTHING))
 
 
-def symptom_probabilities(question: str) -> dict[str, float]:
+def symptom_probabilities(question: str, counts: WordCounts | None = None) -> dict[str, float]:
     """Symptom -> how likely the question is about it; the values add up to 1. Empty where no word is known.
 
     Args:
         question: in the user's words.
+        counts: the words of other sentences than those of the table, as a cross-validation needs them.
 
     Source: the naive Bayes classifier with word presence (McCallum and Nigam 1998), without the words that are absent:
     a short question lacks most of them by chance.
     """
-    counts = _count_words_of_sentences()
+    counts = counts or _count_words_of_table()
     known = [stem for stem in set(list_stems(question)) if counts.knows(stem)]
     if not known:
         return {}
@@ -71,13 +73,30 @@ def symptom_probabilities(question: str) -> dict[str, float]:
 
 
 @cache
-def _count_words_of_sentences() -> _WordCounts:
-    """The words of all sentences, counted."""
+def _count_words_of_table() -> WordCounts:
+    """The words of all sentences of the table, counted."""
+    return count_words_of_sentences(read_symptom_sentences())
+
+
+def read_symptom_sentences() -> list[tuple[str, str]]:
+    """(symptom, sentence) of each line of the table."""
     text = files("truetune.checks.explaining").joinpath(SENTENCES).read_text(encoding="utf-8")
-    sentences: Counter[str] = Counter()
-    by_symptom: dict[str, Counter[str]] = defaultdict(Counter)
+    pairs = []
     for line in text.splitlines():
         symptom, _, sentence = line.partition("\t")
+        pairs.append((symptom, sentence))
+    return pairs
+
+
+def count_words_of_sentences(pairs: Iterable[tuple[str, str]]) -> WordCounts:
+    """In how many sentences of each symptom each word stem stands.
+
+    Args:
+        pairs: (symptom, sentence).
+    """
+    sentences: Counter[str] = Counter()
+    by_symptom: dict[str, Counter[str]] = defaultdict(Counter)
+    for symptom, sentence in pairs:
         sentences[symptom] += 1
         by_symptom[symptom].update(set(list_stems(sentence)))
-    return _WordCounts(sentences, by_symptom)
+    return WordCounts(sentences, by_symptom)

@@ -19,6 +19,9 @@ from itertools import pairwise
 from typing import Literal
 
 from truetune.checks.explaining.guides import GUIDES, Cause
+from truetune.checks.explaining.guides_a_question_is_not_about import (
+    guides_a_question_is_not_about,
+)
 from truetune.checks.explaining.read_causes_from_pasted_records import (
     Proof,
     causes_excluded_by_records,
@@ -156,7 +159,8 @@ def search_topics(question: str, among: Iterable[Topic], most: int = 5) -> list[
         most: hits at most.
     """
     question_stems = list_stems(question)
-    documents = [_index_topic(topic) for topic in among]
+    others = guides_a_question_is_not_about(question)
+    documents = [_index_topic(topic) for topic in among if topic.name not in others]
     if not question_stems or not documents:
         return []
     scoring = Scoring(documents)

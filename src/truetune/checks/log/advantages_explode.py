@@ -76,7 +76,7 @@ class Sizes(NamedTuple):
 class AdvantagesExplode(LogRule):
     code = "LOG190"
     fault = Fault.POLICY_LOSS_WRONG
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-does-not-rise", "nothing-is-learned")
     severity = "warning"
     kinds = ("reinforcement",)
 

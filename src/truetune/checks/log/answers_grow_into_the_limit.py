@@ -63,7 +63,7 @@ MIN_LAST_SHARE = 0.8
 class AnswersGrowIntoTheLimit(LogRule):
     code = "LOG183"
     fault = Fault.ANSWERS_CUT_AT_TOKEN_LIMIT
-    symptoms = ("never-stops",)
+    symptoms = ("reward-rises-model-is-worse", "never-stops")
     severity = "warning"
     kinds = ("reinforcement",)
 

@@ -74,7 +74,13 @@ MIN_STEPS = 2
 class CompletionsAlwaysCut(LogRule):
     code = "LOG028"
     fault = Fault.ANSWERS_CUT_AT_TOKEN_LIMIT
-    symptoms = ("garbage-output", "never-stops", "slow-generation", "dpo-without-effect")
+    symptoms = (
+        "reward-does-not-rise",
+        "agent-training",
+        "garbage-output",
+        "never-stops",
+        "slow-generation",
+    )
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

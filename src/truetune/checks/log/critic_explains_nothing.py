@@ -52,7 +52,7 @@ MIN_RECORDS = 20
 class CriticExplainsNothing(LogRule):
     code = "LOG187"
     fault = Fault.CRITIC_LEARNS_NOTHING
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-does-not-rise", "nothing-is-learned")
     severity = "warning"
     kinds = ("reinforcement",)
 

@@ -58,7 +58,7 @@ MAX_RATIO_OF_WARNING, MAX_RATIO_OF_NOTE = 0.3, 0.6
 class ImportanceCorrectionDropsAnswers(LogRule):
     code = "LOG189"
     fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-does-not-rise", "nothing-is-learned")
     severity = "warning"
     kinds = ("reinforcement",)
 

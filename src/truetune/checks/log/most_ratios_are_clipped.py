@@ -58,7 +58,7 @@ SEQUENCE_LEVEL = ("sequence", "gspo", "cispo")
 class MostRatiosAreClipped(LogRule):
     code = "LOG182"
     fault = Fault.POLICY_MOVES_TOO_FAR
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-does-not-rise", "nothing-is-learned")
     severity = "warning"
     kinds = ("reinforcement",)
 

@@ -76,6 +76,7 @@ class NoRewardSignal(LogRule):
     code = "LOG027"
     fault = Fault.COMPLETIONS_GET_EQUAL_REWARDS
     severity = "error"
+    symptoms = ("reward-does-not-rise",)
     kinds = ("reinforcement",)
 
     def findings(self) -> Iterator[Finding]:

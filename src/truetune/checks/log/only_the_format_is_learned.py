@@ -67,7 +67,7 @@ MIN_CONTENT_GAIN = 0.05
 class OnlyTheFormatIsLearned(LogRule):
     code = "LOG184"
     fault = Fault.REWARD_RISES_WITHOUT_THE_TASK
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-rises-model-is-worse", "reward-does-not-rise", "nothing-is-learned")
     severity = "warning"
     kinds = ("reinforcement",)
 

@@ -72,7 +72,7 @@ class Ends(NamedTuple):
 class PolicyCollapses(LogRule):
     code = "LOG171"
     fault = Fault.POLICY_LOSES_VARIETY
-    symptoms = ("garbage-output",)
+    symptoms = ("reward-rises-model-is-worse", "garbage-output")
     severity = "warning"
     kinds = ("reinforcement",)
 

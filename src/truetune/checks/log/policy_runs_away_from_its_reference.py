@@ -68,7 +68,7 @@ MIN_RECORDS = 10
 class PolicyRunsAwayFromItsReference(LogRule):
     code = "LOG180"
     fault = Fault.POLICY_MOVES_TOO_FAR
-    symptoms = ("garbage-output",)
+    symptoms = ("reward-rises-model-is-worse", "garbage-output")
     severity = "warning"
     kinds = ("reinforcement",)
 

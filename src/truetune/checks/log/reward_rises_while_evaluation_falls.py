@@ -67,6 +67,7 @@ class RewardRisesWhileEvaluationFalls(LogRule):
     code = "LOG181"
     fault = Fault.REWARD_RISES_WITHOUT_THE_TASK
     severity = "warning"
+    symptoms = ("reward-rises-model-is-worse",)
     kinds = ("reinforcement",)
 
     def unmet(self) -> Unmet | None:

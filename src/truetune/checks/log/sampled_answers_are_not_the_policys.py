@@ -76,7 +76,7 @@ in bfloat16 and 0.012 with a sampler in 8 bits"""
 class SampledAnswersAreNotThePolicys(LogRule):
     code = "LOG170"
     fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
-    symptoms = ("garbage-output",)
+    symptoms = ("reward-does-not-rise", "agent-training", "garbage-output")
     severity = "warning"
     kinds = ("reinforcement",)
 

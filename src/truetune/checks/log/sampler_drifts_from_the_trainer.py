@@ -82,7 +82,7 @@ MIN_LAST_PROBABILITY = 0.02
 class SamplerDriftsFromTheTrainer(LogRule):
     code = "LOG188"
     fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
-    symptoms = ("garbage-output", "nothing-is-learned")
+    symptoms = ("reward-does-not-rise", "agent-training", "garbage-output", "nothing-is-learned")
     severity = "warning"
     kinds = ("reinforcement",)
 

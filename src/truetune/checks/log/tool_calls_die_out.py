@@ -58,6 +58,7 @@ class ToolCallsDieOut(LogRule):
     code = "LOG186"
     fault = Fault.REWARD_RISES_WITHOUT_THE_TASK
     severity = "warning"
+    symptoms = ("agent-training",)
     kinds = ("reinforcement",)
 
     def unmet(self) -> Unmet | None:

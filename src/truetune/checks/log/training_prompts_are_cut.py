@@ -55,7 +55,7 @@ MIN_SHARE = 0.02
 class TrainingPromptsAreCut(LogRule):
     code = "LOG185"
     fault = Fault.PROMPTS_CUT_BEFORE_ANSWERING
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-does-not-rise", "nothing-is-learned")
     severity = "warning"
     kinds = ("reinforcement",)
 

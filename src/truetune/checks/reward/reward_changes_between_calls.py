@@ -1,8 +1,9 @@
 r"""A reward function gives the same completion another score the second time.
 
 ## What it does
-Scores the same completions twice in one process, then once in a new one whose sets of texts have another order. It
-fires where a score changes: chance, a counter, a memory of earlier completions, the order of a set.
+Scores the same completions twice in one process, then once in a new one whose sets of texts have another order. There,
+completions come first for another row. It fires where a score changes: chance, a counter, a memory of earlier
+completions, one that is kept by the completion alone or by the prompt alone, the order of a set.
 
 ## Why it is bad
 Two equal completions of a group get different advantages, and the policy learns the difference. With several
@@ -55,6 +56,7 @@ from truetune.generation.reward_trial import Comparison
 HOW: dict[Comparison, str] = {
     "again": "in a second call with the same completions",
     "in a new process": "in a new process",
+    "after another row": "where another row had the same completion before",
 }
 """How the second score was got"""
 
@@ -63,6 +65,7 @@ class RewardChangesBetweenCalls(RewardRule):
     code = "RWD020"
     fault = Fault.REWARD_NOT_REPEATABLE
     severity = "error"
+    symptoms = ("reward-does-not-rise",)
 
     def unmet(self) -> Unmet | None:
         """Unmet where no completion was scored a second time."""
@@ -87,6 +90,10 @@ class RewardChangesBetweenCalls(RewardRule):
         if how == "in a new process":
             evidence.append(
                 "the order of a set of texts changes with the process; sorted(...) does not"
+            )
+        if how == "after another row":
+            evidence.append(
+                "a score that is kept for later calls has to be kept by completion and reference"
             )
         yield self.finding(
             f"{self.subject.name} gives {len(changed)} of {self.subject.compared} completions another score"

@@ -52,13 +52,17 @@ class RewardDependsOnOtherCompletions(RewardRule):
     code = "RWD021"
     fault = Fault.REWARD_NOT_REPEATABLE
     severity = "error"
+    symptoms = ("reward-does-not-rise",)
 
     def unmet(self) -> Unmet | None:
         """Unmet where no completion was scored a second time, or scores change by themselves."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if any(one.how in ("again", "in a new process") for one in self.subject.changed):
+        if any(
+            one.how in ("again", "in a new process", "after another row")
+            for one in self.subject.changed
+        ):
             return Unmet("scores change by themselves, which reward-changes-between-calls is about")
         return None if self.subject.compared else Unmet("no completion was scored a second time")
 

@@ -51,6 +51,7 @@ class RewardGrowsWithRepetition(RewardRule):
     code = "RWD010"
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
+    symptoms = ("reward-rises-model-is-worse",)
 
     def unmet(self) -> Unmet | None:
         """Unmet where nothing was repeated."""

@@ -57,6 +57,7 @@ class RewardHangs(RewardRule):
     code = "RWD017"
     fault = Fault.REWARD_FUNCTION_FAILS
     severity = "error"
+    symptoms = ("reward-does-not-rise",)
 
     def unmet(self) -> Unmet | None:
         """Unmet where it was never called; a function that gives no score may have hung."""

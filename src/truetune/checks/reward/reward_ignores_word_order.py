@@ -59,6 +59,7 @@ class RewardIgnoresWordOrder(PaidCompletionRule):
     code = "RWD009"
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "warning"
+    symptoms = ("reward-rises-model-is-worse",)
     kinds = ("reversed words", "bag of words")
     what_it_pays_for = "the words of the right answer in any order"
     remedy = (

@@ -51,7 +51,7 @@ class RewardIsAlwaysTheSame(RewardRule):
     code = "RWD015"
     fault = Fault.COMPLETIONS_GET_EQUAL_REWARDS
     severity = "error"
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-does-not-rise", "reward-rises-model-is-worse")
 
     def unmet(self) -> Unmet | None:
         """Unmet where the function gives nothing above 0, which may be the fault of what was tried."""

@@ -50,6 +50,7 @@ class RewardIsNotFinite(RewardRule):
     code = "RWD019"
     fault = Fault.REWARD_FUNCTION_FAILS
     severity = "warning"
+    symptoms = ("reward-does-not-rise",)
 
     def measurement_if_clean(self) -> Measurement:
         """How many scores are no finite number."""

@@ -77,6 +77,7 @@ class RewardMissesSomeReferences(RewardRule):
     code = "RWD012"
     fault = Fault.RIGHT_ANSWERS_GET_NO_REWARD
     severity = "warning"
+    symptoms = ("reward-does-not-rise", "reward-rises-model-is-worse")
     of_paid_answers = True
     moot_where = (
         "reward-depends-on-other-completions",

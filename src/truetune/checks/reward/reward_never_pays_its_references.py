@@ -72,7 +72,7 @@ class RewardNeverPaysItsReferences(RewardRule):
     code = "RWD011"
     fault = Fault.RIGHT_ANSWERS_GET_NO_REWARD
     severity = "error"
-    symptoms = ("loss-does-not-fall", "nothing-is-learned")
+    symptoms = ("reward-does-not-rise",)
     moot_where = (
         "reward-depends-on-other-completions",
         "reward-returns-no-scores",

@@ -46,6 +46,7 @@ class RewardPaysEmptyAnswers(PaidCompletionRule):
     code = "RWD001"
     fault = Fault.REWARD_PAID_WITHOUT_ANSWER
     severity = "error"
+    symptoms = ("reward-rises-model-is-worse",)
     kinds = ("empty",)
     what_it_pays_for = "answers that say nothing as for right ones"
     remedy = "give 0 where no answer can be read, before anything is compared"

@@ -50,6 +50,7 @@ class RewardPaysEveryCandidate(PaidCompletionRule):
     code = "RWD004"
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
+    symptoms = ("reward-rises-model-is-worse",)
     kinds = ("candidates",)
     part_kind = "candidates"
     what_it_pays_for = "completions that give several answers, the right one in their middle"

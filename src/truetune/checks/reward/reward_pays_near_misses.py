@@ -46,6 +46,7 @@ class RewardPaysNearMisses(PaidCompletionRule):
     code = "RWD008"
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "warning"
+    symptoms = ("reward-rises-model-is-worse",)
     kinds = ("near miss",)
     what_it_pays_for = (
         "numbers that differ from the right one by their sign, or by spaces between their digits"

@@ -46,6 +46,7 @@ class RewardPaysPartsOfTheAnswer(PaidCompletionRule):
     code = "RWD003"
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
+    symptoms = ("reward-rises-model-is-worse",)
     kinds = ("part",)
     part_kind = "part"
     what_it_pays_for = (

@@ -56,6 +56,7 @@ class RewardPaysTheFormAlone(RewardRule):
     code = "RWD014"
     fault = Fault.REWARD_PAID_WITHOUT_ANSWER
     severity = "info"
+    symptoms = ("reward-rises-model-is-worse",)
 
     def unmet(self) -> Unmet | None:
         """Unmet for functions that look at the answer, or at nothing."""

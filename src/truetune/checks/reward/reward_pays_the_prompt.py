@@ -44,6 +44,7 @@ class RewardPaysThePrompt(PaidCompletionRule):
     code = "RWD005"
     fault = Fault.REWARD_PAID_WITHOUT_ANSWER
     severity = "warning"
+    symptoms = ("reward-rises-model-is-worse", "agent-training")
     kinds = ("prompt",)
     what_it_pays_for = "the prompt, given as the answer"
     remedy = "read the answer at one place, after a mark or at the end"

@@ -51,6 +51,7 @@ class RewardPaysThoughtsAlone(PaidCompletionRule):
     code = "RWD007"
     fault = Fault.REWARD_PAID_WITHOUT_ANSWER
     severity = "info"
+    symptoms = ("reward-rises-model-is-worse",)
     kinds = ("thoughts alone",)
     what_it_pays_for = "completions with the right answer in their thoughts and none after them"
     remedy = "read only what comes after </think>, if the model thinks in these tags"

@@ -50,6 +50,7 @@ class RewardPaysWrongAnswers(PaidCompletionRule):
     code = "RWD002"
     fault = Fault.REWARD_PAID_FOR_WRONG_ANSWER
     severity = "error"
+    symptoms = ("reward-rises-model-is-worse",)
     kinds = ("wrong",)
     what_it_pays_for = "wrong answers as for right ones"
     remedy = "compare the whole answer with the whole reference, both in one notation"

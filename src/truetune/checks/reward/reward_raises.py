@@ -68,6 +68,7 @@ class RewardRaises(RewardRule):
     code = "RWD016"
     fault = Fault.REWARD_FUNCTION_FAILS
     severity = "error"
+    symptoms = ("reward-does-not-rise",)
 
     def unmet(self) -> Unmet | None:
         """Unmet where it was never called; a function that gives no score may have raised each time."""

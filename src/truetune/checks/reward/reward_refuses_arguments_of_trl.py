@@ -49,10 +49,15 @@ class RewardRefusesArgumentsOfTrl(RewardRule):
     code = "RWD024"
     fault = Fault.REWARD_FUNCTION_FAILS
     severity = "error"
+    symptoms = ("reward-does-not-rise",)
 
     def unmet(self) -> Unmet | None:
-        """Unmet where its arguments are not known."""
-        return None if self.subject.given_arguments else Unmet("the function was not loaded")
+        """Unmet where its arguments are not known, and of functions that verl calls."""
+        return (
+            None
+            if self.subject.given_arguments
+            else Unmet("TRL does not call it: it is one of verl's, or was not loaded")
+        )
 
     def measurement_if_clean(self) -> str:
         """How many arguments it takes."""

@@ -70,6 +70,7 @@ class RewardRefusesEqualSpellings(RewardRule):
     code = "RWD013"
     fault = Fault.RIGHT_ANSWERS_GET_NO_REWARD
     severity = "warning"
+    symptoms = ("reward-does-not-rise",)
     of_paid_answers = True
 
     def unmet(self) -> Unmet | None:

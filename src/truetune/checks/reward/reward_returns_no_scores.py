@@ -49,6 +49,7 @@ class RewardReturnsNoScores(RewardRule):
     code = "RWD018"
     fault = Fault.REWARD_FUNCTION_FAILS
     severity = "error"
+    symptoms = ("reward-does-not-rise",)
 
     def unmet(self) -> Unmet | None:
         """Unmet where no call returned anything."""

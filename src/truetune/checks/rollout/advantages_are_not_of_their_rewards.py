@@ -62,6 +62,7 @@ class AdvantagesAreNotOfTheirRewards(RolloutRule):
     code = "ROL011"
     fault = Fault.POLICY_LOSS_WRONG
     severity = "error"
+    symptoms = ("reward-does-not-rise", "agent-training")
     moot_where = ("group-holds-several-prompts",)
 
     def __init__(self, subject: RolloutRun) -> None:

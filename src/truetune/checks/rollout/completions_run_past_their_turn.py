@@ -52,6 +52,7 @@ class CompletionsRunPastTheirTurn(RolloutRule):
     code = "ROL007"
     fault = Fault.GENERATION_PASSES_TRAINED_STOP
     severity = "error"
+    symptoms = ("reward-does-not-rise", "reward-rises-model-is-worse")
 
     def __init__(self, subject: RolloutRun) -> None:
         super().__init__(subject)

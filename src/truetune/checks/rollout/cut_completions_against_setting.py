@@ -55,6 +55,7 @@ class CutCompletionsAgainstSetting(RolloutRule):
     code = "ROL005"
     fault = Fault.ANSWERS_CUT_AT_TOKEN_LIMIT
     severity = "warning"
+    symptoms = ("reward-does-not-rise",)
     moot_where = ("stops-unknown-to-trainer",)
 
     def __init__(self, subject: RolloutRun) -> None:

@@ -55,6 +55,7 @@ class FirstCompletionsCutOrEmpty(RolloutRule):
     code = "ROL017"
     fault = Fault.ANSWERS_CUT_AT_TOKEN_LIMIT
     severity = "warning"
+    symptoms = ("reward-does-not-rise",)
     moot_where = ("completions-run-past-their-turn",)
 
     def __init__(self, subject: RolloutRun) -> None:

@@ -63,6 +63,7 @@ class FirstRatioIsNotOne(RolloutRule):
     code = "ROL008"
     fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     severity = "warning"
+    symptoms = ("reward-does-not-rise",)
 
     def __init__(self, subject: RolloutRun) -> None:
         super().__init__(subject)

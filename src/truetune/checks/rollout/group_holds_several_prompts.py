@@ -56,6 +56,7 @@ class GroupHoldsSeveralPrompts(RolloutRule):
     code = "ROL012"
     fault = Fault.COMPLETIONS_GROUPED_ACROSS_PROMPTS
     severity = "error"
+    symptoms = ("reward-does-not-rise", "agent-training")
 
     def __init__(self, subject: RolloutRun) -> None:
         super().__init__(subject)

@@ -62,7 +62,7 @@ class GroupsWithoutRewardSpread(RolloutRule):
     code = "ROL013"
     fault = Fault.COMPLETIONS_GET_EQUAL_REWARDS
     severity = "warning"
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-does-not-rise",)
     moot_where = ("reward-function-scores-nothing",)
 
     def __init__(self, subject: RolloutRun) -> None:

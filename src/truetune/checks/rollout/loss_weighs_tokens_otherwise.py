@@ -66,6 +66,7 @@ class LossWeighsTokensOtherwise(RolloutRule):
     code = "ROL014"
     fault = Fault.LOSS_WEIGHS_TOKENS_WRONGLY
     severity = "error"
+    symptoms = ("reward-does-not-rise", "agent-training")
 
     def __init__(self, subject: RolloutRun) -> None:
         super().__init__(subject)

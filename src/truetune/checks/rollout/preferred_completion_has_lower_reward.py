@@ -65,6 +65,7 @@ class PreferredCompletionHasLowerReward(RolloutRule):
     code = "ROL018"
     fault = Fault.PREFERENCES_REVERSED
     severity = "error"
+    symptoms = ("reward-does-not-rise",)
 
     def __init__(self, subject: RolloutRun) -> None:
         super().__init__(subject)

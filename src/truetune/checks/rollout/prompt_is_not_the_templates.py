@@ -57,6 +57,7 @@ class PromptIsNotTheTemplates(RolloutRule):
     code = "ROL002"
     fault = Fault.SERVING_PROMPT_DIFFERS_FROM_TRAINING
     severity = "warning"
+    symptoms = ("reward-rises-model-is-worse",)
 
     def __init__(self, subject: RolloutRun) -> None:
         super().__init__(subject)

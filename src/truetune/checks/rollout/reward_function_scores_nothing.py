@@ -54,7 +54,7 @@ class RewardFunctionScoresNothing(RolloutRule):
     code = "ROL015"
     fault = Fault.REWARD_FUNCTION_FAILS
     severity = "warning"
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-does-not-rise",)
 
     def __init__(self, subject: RolloutRun) -> None:
         super().__init__(subject)

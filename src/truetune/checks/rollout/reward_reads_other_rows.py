@@ -56,6 +56,7 @@ class RewardReadsOtherRows(RolloutRule):
     code = "ROL016"
     fault = Fault.ANSWERS_COMPARED_WITH_OTHER_REFERENCES
     severity = "error"
+    symptoms = ("reward-does-not-rise",)
 
     def __init__(self, subject: RolloutRun) -> None:
         super().__init__(subject)

@@ -57,6 +57,7 @@ class RolloutPaddingInLoss(RolloutRule):
     code = "ROL003"
     fault = Fault.PADDING_IN_LOSS
     severity = "error"
+    symptoms = ("agent-training", "reward-rises-model-is-worse")
     moot_where = ("stops-unknown-to-trainer",)
 
     def __init__(self, subject: RolloutRun) -> None:

@@ -57,6 +57,7 @@ class RolloutReferenceIsNotTheStart(RolloutRule):
     code = "ROL009"
     fault = Fault.REFERENCE_IS_NOT_THE_START
     severity = "warning"
+    symptoms = ("reward-rises-model-is-worse",)
     moot_where = ("first-ratio-is-not-one",)
 
     def __init__(self, subject: RolloutRun) -> None:

@@ -62,6 +62,7 @@ class SampledIdsAreNotTrained(RolloutRule):
     code = "ROL001"
     fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     severity = "error"
+    symptoms = ("agent-training", "reward-does-not-rise")
 
     def __init__(self, subject: RolloutRun) -> None:
         super().__init__(subject)

@@ -60,6 +60,7 @@ class SampledTokensLeftOutOfLoss(RolloutRule):
     code = "ROL004"
     fault = Fault.ANSWERS_MISSING_FROM_LOSS
     severity = "warning"
+    symptoms = ("agent-training", "reward-rises-model-is-worse")
 
     def __init__(self, subject: RolloutRun) -> None:
         super().__init__(subject)

@@ -70,6 +70,7 @@ class SamplerDiffersFromTrainer(RolloutRule):
     code = "ROL010"
     fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
     severity = "warning"
+    symptoms = ("reward-does-not-rise", "agent-training")
 
     def __init__(self, subject: RolloutRun) -> None:
         super().__init__(subject)

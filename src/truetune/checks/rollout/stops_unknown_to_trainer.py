@@ -52,6 +52,7 @@ class StopsUnknownToTrainer(RolloutRule):
     code = "ROL006"
     fault = Fault.GENERATION_PASSES_TRAINED_STOP
     severity = "error"
+    symptoms = ("reward-does-not-rise", "agent-training")
 
     def __init__(self, subject: RolloutRun) -> None:
         super().__init__(subject)

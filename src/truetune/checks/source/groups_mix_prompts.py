@@ -110,7 +110,7 @@ def _views_of_groups(module: Module) -> Iterator[ast.AST]:
 class GroupsMixPrompts(SourceRule):
     code = "SRC527"
     fault = Fault.COMPLETIONS_GROUPED_ACROSS_PROMPTS
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-does-not-rise", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("views of groups", _views_of_groups)
 

@@ -84,7 +84,7 @@ def _policy_losses(module: Module) -> Iterator[ast.AST]:
 class PolicyLossWithWrongSign(SourceRule):
     code = "SRC524"
     fault = Fault.POLICY_LOSS_WRONG
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-does-not-rise", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("losses of own policy training", _policy_losses)
 

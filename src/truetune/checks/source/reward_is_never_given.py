@@ -74,7 +74,7 @@ from truetune.checks.source.evidence.reward_functions_rejecting_all_references i
 class RewardIsNeverGiven(SourceRule):
     code = "SRC160"
     fault = Fault.RIGHT_ANSWERS_GET_NO_REWARD
-    symptoms = ("loss-does-not-fall", "nothing-is-learned")
+    symptoms = ("reward-does-not-rise", "loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     looks_at = places_of_calls("trainers that are given reward functions", *TRAINERS)
 

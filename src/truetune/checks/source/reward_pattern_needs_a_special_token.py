@@ -65,7 +65,7 @@ from truetune.checks.source.evidence.rewards_without_difference import reward_fu
 class RewardPatternNeedsASpecialToken(SourceRule):
     code = "SRC548"
     fault = Fault.RIGHT_ANSWERS_GET_NO_REWARD
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("reward-does-not-rise", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("functions that score completions", reward_functions_of_file)
 

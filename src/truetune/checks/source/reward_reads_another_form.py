@@ -79,7 +79,12 @@ SHOWN_CHARS = 160
 class RewardReadsAnotherForm(SourceRule):
     code = "SRC290"
     fault = Fault.RIGHT_ANSWERS_GET_NO_REWARD
-    symptoms = ("loss-does-not-fall", "nothing-is-learned")
+    symptoms = (
+        "reward-does-not-rise",
+        "reward-rises-model-is-worse",
+        "loss-does-not-fall",
+        "nothing-is-learned",
+    )
     severity = "error"
     looks_at = places_of_calls("trainers that are given reward functions", *TRAINERS)
 

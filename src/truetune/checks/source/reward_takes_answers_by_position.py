@@ -63,7 +63,7 @@ from truetune.source.parsed_source_file import Module
 class RewardTakesAnswersByPosition(SourceRule):
     code = "SRC274"
     fault = Fault.ANSWERS_COMPARED_WITH_OTHER_REFERENCES
-    symptoms = ("dpo-without-effect", "odd-metrics")
+    symptoms = ("reward-does-not-rise", "dpo-without-effect", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces("functions of completions", reward_functions_with_kwargs)
 

@@ -64,7 +64,7 @@ from truetune.checks.source.evidence.rewards_without_difference import (
 class RewardTellsNothingApart(SourceRule):
     code = "SRC462"
     fault = Fault.COMPLETIONS_GET_EQUAL_REWARDS
-    symptoms = ("loss-does-not-fall", "nothing-is-learned")
+    symptoms = ("reward-does-not-rise", "loss-does-not-fall", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces("functions that score completions", reward_functions_of_file)
 

@@ -72,7 +72,7 @@ from truetune.checks.source.evidence.masks_of_sampled_turns import (
 class ToolResultsInThePolicyLoss(SourceRule):
     code = "SRC547"
     fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
-    symptoms = ("nothing-is-learned",)
+    symptoms = ("agent-training", "nothing-is-learned")
     severity = "warning"
     looks_at = CodePlaces("masks that grow with turns", additions_to_masks)
 

@@ -17,6 +17,7 @@ from truetune.report.page.findings_section import describe_outcome_without_findi
 from truetune.report.page.page_section import Result
 from truetune.report.visible_text import count_noun, format_per_cent_share
 from truetune.settings.stacks.read_axolotl_datasets import preference_strategy_with_own_template
+from truetune.settings.training_settings import SAMPLES_ITS_ANSWERS
 
 TILES = 3
 """Tiles of a page that has a figure for each"""
@@ -143,7 +144,7 @@ def _learned_tile(result: Result) -> Tile | None:
     # Padding is no token of the data: with it the share would depend on the batch size.
     text = [counts for key, counts in ledger.items() if key != "padding"]
     total = sum(counts["supervised"] + counts["context"] for counts in text)
-    if not total or _does_dataset_write_own_template(result):
+    if not total or _does_dataset_write_own_template(result) or _are_answers_sampled(result):
         return None
     learned = sum(counts["supervised"] for counts in text) - _tokens_lost_to_cut(result)
     of = f"{learned:,} of {count_noun(total, 'token')}"
@@ -151,6 +152,12 @@ def _learned_tile(result: Result) -> Tile | None:
         of = f"{of}, {by}"
     kind = "" if learned else "error"
     return Tile("learned", format_per_cent_share(learned, total), of, kind)
+
+
+def _are_answers_sampled(result: Result) -> bool:
+    """Are these rows of a training that samples its answers, so that none of their tokens is learned?"""
+    training: dict[str, Any] = (result.get("spec") or {}).get("training") or {}
+    return result.get("audit") is None and training.get("method") in SAMPLES_ITS_ANSWERS
 
 
 def _does_dataset_write_own_template(result: Result) -> bool:
