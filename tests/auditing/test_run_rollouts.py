@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import trl
 
 import truetune
+from tests.auditing import tiny
 from tests.auditing.running import plain, run
 from tests.auditing.tiny_rollouts import grpo, tiny_model
 from truetune.errors import TruetuneError
@@ -135,6 +137,18 @@ def test_the_callback_stops_a_broken_training() -> None:
     assert [finding.rule for finding in callback.rollout_report.findings] == [
         "advantages-are-not-of-their-rewards"
     ]
+
+
+def test_a_tokenizer_that_was_given_the_dtype_of_its_model_loses_no_audit() -> None:
+    """TRL's example of online DPO does that; such a tokenizer can't be saved as it is, by its script neither."""
+    tokenizer = tiny.tokenizer()
+    tokenizer.init_kwargs["dtype"] = torch.float32
+    trainer = grpo(max_steps=1, processing_class=tokenizer)
+    callback = truetune.AuditCallback(laws="none")
+    trainer.add_callback(callback)
+    trainer.train()
+    assert callback.rollout_report.outcome == "no findings"
+    assert tokenizer.init_kwargs["dtype"] is torch.float32
 
 
 def test_a_training_of_one_step_is_judged_at_its_end() -> None:

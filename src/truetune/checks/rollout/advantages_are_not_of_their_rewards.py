@@ -54,7 +54,10 @@ from truetune.checks.rollout.evidence.advantages_by_settings import (
     expected_advantages,
     name_form_of_advantages,
 )
-from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import NO_REWARDS
+from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import (
+    NO_REWARDS,
+    reason_without_rewards_or_loss,
+)
 from truetune.checks.rule import RolloutRule
 
 
@@ -75,7 +78,10 @@ class AdvantagesAreNotOfTheirRewards(RolloutRule):
             name for step in self.subject.steps for name in step.settings.unknown_to_advantages
         ]
         if unknown:
-            return Unmet(f"{unknown[0]} makes the advantages, which are not computed here")
+            return reason_without_rewards_or_loss(
+                self.subject,
+                Unmet(f"{unknown[0]} makes the advantages, which are not computed here"),
+            )
         return super().unmet() or NO_REWARDS
 
     def findings(self) -> Iterator[Finding]:
