@@ -96,6 +96,8 @@ class RolloutRecorder:
         accumulated = int(getattr(arguments, "gradient_accumulation_steps", None) or 1)
         wanted = min(max_passes, generated * (iterations + 1), MAX_STEPS * accumulated)
         self._wanted_passes = max(1, wanted)
+        self.wanted_steps = -(-self._wanted_passes // accumulated)
+        """Steps of the optimizer that these passes are; the same in each process of a run"""
         self.steps_at_start = int(trainer.state.global_step)
         self.steps: list[RolloutStep] = []
         """The generations that were noted, each with its passes"""
