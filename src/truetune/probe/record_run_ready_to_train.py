@@ -492,11 +492,9 @@ def _plain_init_arguments(tokenizer: Any) -> Iterator[None]:
     them, and can't be saved with them. That ends their run when it saves; ours must not be lost by it.
     """
     kept = getattr(tokenizer, "init_kwargs", None)
-    odd = (
-        [name for name, value in kept.items() if isinstance(value, torch.dtype | torch.device)]
-        if isinstance(kept, dict)
-        else []
-    )
+    if not isinstance(kept, dict):
+        kept = {}
+    odd = [name for name, value in kept.items() if isinstance(value, torch.dtype | torch.device)]
     if not odd:
         yield
         return
