@@ -1,8 +1,11 @@
-"""What the audit of a training by rewards costs: `python -m bench.rollouts [STEPS] [ROUNDS]`.
+"""What the audit of a training by rewards costs: `python -m bench.rollouts [SIZE] [STEPS] [ROUNDS]`.
 
-One script trains TRL's GRPOTrainer on a model of two layers, alone and under `truetune run`, in turn, start included.
-Processor seconds decide, those of all processes: the clock also counts what else the machine does. A small model makes
-the share look large, since the audit costs about the same beside a big one.
+One script trains TRL's GRPOTrainer alone and under `truetune run`, in turn, start included. Processor seconds decide,
+those of all processes: the clock also counts what else the machine does.
+
+- `tiny`: two layers, 32 wide, completions of 24 tokens. The audit costs about the same beside a large model, so that
+  its share is the largest here.
+- `small`: six layers, 256 wide, completions of 64 tokens: nearer to what is trained, and far below it.
 """
 
 from __future__ import annotations
@@ -17,11 +20,27 @@ from statistics import median
 
 SCRIPT = """
 import sys
-from tests.auditing.tiny_rollouts import grpo
+from tests.auditing.tiny_rollouts import grpo, tiny_model
 
-grpo(max_steps=int(sys.argv[1])).train()
+SIZES = {
+    "tiny": ({}, 24),
+    "small": (
+        {
+            "num_hidden_layers": 6,
+            "hidden_size": 256,
+            "intermediate_size": 1024,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+        },
+        64,
+    ),
+}
+shape, length = SIZES[sys.argv[1]]
+model = tiny_model(**shape)
+grpo(model=model, max_completion_length=length, max_steps=int(sys.argv[2])).train()
 """
 ROOT = Path(__file__).parents[1]
+SIZE = "tiny"
 STEPS = 200
 ROUNDS = 3
 # The audit's report comes after its first steps; exit codes 1 and 3 are its verdict, and no failure of the run.
@@ -37,10 +56,11 @@ class Seconds:
     """Of the program and all that it started"""
 
 
-def main(steps: int, rounds: int) -> None:
+def main(size: str, steps: int, rounds: int) -> None:
     """Measure, and print one line for each round and the medians.
 
     Args:
+        size: of the model, `tiny` or `small`.
         steps: optimizer steps of each run.
         rounds: pairs of runs.
     """
@@ -48,7 +68,7 @@ def main(steps: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as work:
         script = Path(work, "train.py")
         script.write_text(SCRIPT, encoding="utf-8")
-        training = [sys.executable, str(script), str(steps)]
+        training = [sys.executable, str(script), size, str(steps)]
         under_audit = [sys.executable, "-m", "truetune", "run", "--", *training]
         for number in range(1, rounds + 1):
             alone = _measure(training, Path(work))
@@ -61,7 +81,7 @@ def main(steps: int, rounds: int) -> None:
             )
     more = median(audited.processor - alone.processor for alone, audited in pairs)
     ratio = median(audited.processor / alone.processor for alone, audited in pairs)
-    print(f"{steps} steps: the audit takes {more:.1f} s more, {ratio:.3f} of the run alone")
+    print(f"{size}, {steps} steps: the audit takes {more:.1f} s more, {ratio:.3f} of the run alone")
 
 
 def _measure(command: list[str], folder: Path) -> Seconds:
@@ -90,5 +110,6 @@ def _measure(command: list[str], folder: Path) -> Seconds:
 
 
 if __name__ == "__main__":
-    given = [int(word) for word in sys.argv[1:]]
-    main(*given, *(STEPS, ROUNDS)[len(given) :])
+    given = sys.argv[1:]
+    size, steps, rounds = [*given, *(SIZE, str(STEPS), str(ROUNDS))[len(given) :]]
+    main(size, int(steps), int(rounds))

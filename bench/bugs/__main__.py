@@ -13,7 +13,7 @@ def main() -> None:
         "cases", nargs="*", default=["*"], help="names or patterns of cases; all when none is given"
     )
     parser.add_argument(
-        "--stage", help="only the cases of this stage; audit: of batch, law and recitation"
+        "--stage", help="only the cases of this stage; audit: of batch, law, recitation and rollout"
     )
     parser.add_argument(
         "--processes",

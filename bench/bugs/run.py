@@ -64,8 +64,8 @@ class Trial:
     """What they said"""
 
 
-def truetune(arguments: list[str], folder: Path) -> Said:
-    """`python -m truetune ARGUMENTS --format json`, called in a folder."""
+def truetune(arguments: list[str], folder: Path, rollouts: bool = False) -> Said:
+    """`python -m truetune ARGUMENTS --format json`, called in a folder; with `rollouts`, both reports of a run."""
     runs = "--" in arguments
     middle = arguments.index("--") if runs else len(arguments)
     with tempfile.TemporaryDirectory() as scratch:
@@ -96,21 +96,25 @@ def truetune(arguments: list[str], folder: Path) -> Said:
             process.communicate()
             return Said((), LIMIT, f"no answer in {LIMIT} s")
         seconds = time.perf_counter() - began
-        text = out if not runs else report.read_text("utf-8") if report.exists() else ""
-    if process.returncode not in (0, 1) or not text:
+        files = [report, report.with_stem("report-2")] if rollouts else [report]
+        is_whole = all(file.exists() for file in files)
+        texts = (
+            [out] if not runs else [file.read_text("utf-8") for file in files] if is_whole else []
+        )
+    if process.returncode not in (0, 1) or not all(texts) or not texts:
         said = [line for line in complaints.splitlines() if line.startswith("truetune: ")] or [
             complaints[-300:]
         ]
         return Said((), seconds, f"exit code {process.returncode}: {said[-1].strip()}")
-    return Said(tuple(json.loads(text)["findings"]), seconds)
+    return Said(tuple(one for text in texts for one in json.loads(text)["findings"]), seconds)
 
 
-def warm(arguments: list[str], folder: Path) -> Said:
+def warm(arguments: list[str], folder: Path, rollouts: bool = False) -> Said:
     """The same for a script that is run, in this thread's warm process."""
     if not hasattr(WARM, "process"):
         WARM.process = Warm()
     began = time.perf_counter()
-    answer = WARM.process.ask(arguments, folder, LIMIT)
+    answer = WARM.process.ask(arguments, folder, LIMIT, rollouts)
     return Said(
         tuple(answer.get("findings", ())), time.perf_counter() - began, answer.get("error", "")
     )
@@ -128,7 +132,8 @@ def trial(case: Case, family: str | None, processes: bool = False) -> Trial:
         return Trial(case.name, family, "failed", note=f"make.py: {error!r}")
     call = warm if case.warm and not processes else truetune
     said = [
-        call(words, folder) for words, folder in zip(told, (twins.broken, twins.clean), strict=True)
+        call(words, folder, case.stage == "rollout")
+        for words, folder in zip(told, (twins.broken, twins.clean), strict=True)
     ]
     return judged(case, family, *said)
 

@@ -59,11 +59,18 @@ class Warm:
             stderr=subprocess.DEVNULL,
         )
 
-    def ask(self, words: Sequence[str], folder: Path, seconds: float) -> dict[str, Any]:
-        """{findings, error} of `truetune WORDS`, called in a folder."""
+    def ask(
+        self, words: Sequence[str], folder: Path, seconds: float, rollouts: bool = False
+    ) -> dict[str, Any]:
+        """{findings, error} of `truetune WORDS`, called in a folder; with `rollouts`, of the first steps as well."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        request = {"folder": str(folder), "words": list(words), "seconds": seconds}
+        request = {
+            "folder": str(folder),
+            "words": list(words),
+            "seconds": seconds,
+            "rollouts": rollouts,
+        }
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         answer: dict[str, Any] = json.loads(
@@ -142,25 +149,27 @@ def _forked(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(request: dict[str, Any]) -> dict[str, Any]:
-    """The script up to its first step, and what truetune says there."""
+    """The script up to its first step, or up to the verdict on its rollouts, and what truetune says there."""
     import truetune.probe.audit_session
-    from truetune.probe.audit_time_limits_and_replies import STOP
+    import truetune.probe.rollout_hook
+    from truetune.probe.audit_time_limits_and_replies import GO, STOP
     from truetune.probe.rehearsal_hook import RehearsalHook
     from truetune.probe.trainer_hook import wait_for_trainer_after_package_import
 
     reached: list[dict[str, Any]] = []
 
     def stop(message: dict[str, Any], *_: Any) -> str:
-        """In the place of the parent's verdict: the script ends before its first step."""
+        """In the place of the parent's verdict: the script ends before its first step, or once rollouts are noted."""
         reached.append(message)
-        return STOP
+        return GO if request["rollouts"] and len(reached) == 1 else STOP
 
     os.chdir(request["folder"])
     middle = request["words"].index("--")
     words, (_, script, *arguments) = request["words"][:middle], request["words"][middle + 1 :]
     sys.argv = [script, *arguments]
     said = io.StringIO()
-    vars(truetune.probe.audit_session)["await_verdict"] = stop
+    for module in (truetune.probe.audit_session, truetune.probe.rollout_hook):
+        vars(module)["await_verdict"] = stop
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             orders = _orders(words)
@@ -175,8 +184,10 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     except BaseException:
         if not reached:
             return {"error": traceback.format_exc()[-600:]}
+    if request["rollouts"] and len(reached) == 1:
+        return {"error": f"the script ended before its rollouts: {said.getvalue()[-200:]}"}
     if reached:
-        return _judged(reached[-1])
+        return _judged(*reached)
     return {"error": f"the script ended before it reached a trainer: {said.getvalue()[-200:]}"}
 
 
@@ -194,16 +205,20 @@ def _orders(words: Sequence[str]) -> HookOrders:
     return {**orders, "mode": "audit", "batches": 8}
 
 
-def _judged(message: dict[str, Any]) -> dict[str, Any]:
+def _judged(*messages: dict[str, Any]) -> dict[str, Any]:
+    """The findings on the batches of a run, and on its rollouts where a second message tells of them."""
     from truetune.checks.judge_audit import audit
+    from truetune.checks.judge_rollouts import judge_recorded_rollouts
     from truetune.probe.run_record import read_record
     from truetune.report.as_json import report_as_dict
 
-    if "failed" in message:
-        return {"error": message["failed"]}
-    return {
-        "findings": list(report_as_dict(audit([read_record(Path(message["folder"]))]))["findings"])
-    }
+    findings: list[dict[str, Any]] = []
+    for message, judge in zip(messages, (audit, judge_recorded_rollouts), strict=False):
+        if "failed" in message:
+            return {"error": message["failed"]}
+        report = judge([read_record(Path(message["folder"]))])
+        findings += report_as_dict(report)["findings"]
+    return {"findings": findings}
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ class AuditCallback(TrainerCallback):
         self.report: Any = None
         self.rollout_report: Any = None
         self._recorder: Any = None
+        self._are_rollouts_lost = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         """Audit the run; called by the trainer when model, optimizer and data loader are ready."""
@@ -73,7 +74,12 @@ class AuditCallback(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         """Judge the rollouts once enough were seen; called by the trainer after each step of the optimizer."""
-        if self._recorder is not None and self._recorder.is_complete:
+        recorder = self._recorder
+        # By steps: a process whose recording failed must ask the others at the same step, or they would wait for it.
+        if (
+            recorder is not None
+            and state.global_step - recorder.steps_at_start >= recorder.wanted_steps
+        ):
             self._judge_rollouts(args, state, control)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
@@ -82,17 +88,23 @@ class AuditCallback(TrainerCallback):
             self._judge_rollouts(args, state, control)
 
     def _start_recorder(self, trainer: Any) -> Any:
-        """Begin to note the rollouts; None where that fails, which is printed."""
+        """Begin to note the rollouts; where that fails, it is printed."""
         recorder = make_rollout_recorder(
-            trainer, int(self.settings.get("batches", 8)), lose=_print_lost
+            trainer, int(self.settings.get("batches", 8)), lose=self._lose_rollouts
         )
         try:
             recorder.start()
         except Exception as error:
             recorder.stop()
-            _print_lost(describe_error(error))
-            return None
+            self._lose_rollouts(describe_error(error))
         return recorder
+
+    def _lose_rollouts(self, reason: str) -> None:
+        """Note that the rollouts are not judged, and print why."""
+        self._are_rollouts_lost = True
+        print(
+            f"truetune: the rollouts are not judged: {reason}; the run continues", file=sys.stderr
+        )
 
     def _judge_rollouts(self, args: Any, state: Any, control: Any) -> None:
         """Judge the rollouts that were noted, and print the report."""
@@ -100,24 +112,30 @@ class AuditCallback(TrainerCallback):
         trainer = innermost_trainer_on_stack()
         failed = False
         try:
-            steps = recorder.take()
-            folder = open_workspace_until_exit()
-            save_tokenizer(trainer.processing_class, folder)
-            tokenizer = folder / "tokenizer"
-            chosen = {
-                name: self.settings[name]
-                for name in ("select", "ignore", "fail_on", "allow_unjudged")
-                if name in self.settings
-            }
-            self.rollout_report = truetune.audit_rollout(
-                steps, tokenizer if tokenizer.is_dir() else None, **chosen
-            )
-            failed = bool(self.rollout_report.failed())
-            if failed or args.process_index == 0:
-                _print_report(self.rollout_report)
+            if not self._are_rollouts_lost:
+                failed = self._report_rollouts(recorder, trainer, args)
         except Exception as error:
-            _print_lost(describe_error(error))
+            self._lose_rollouts(describe_error(error))
         self._conclude(self.rollout_report, failed, trainer, args, state, control)
+
+    def _report_rollouts(self, recorder: Any, trainer: Any, args: Any) -> bool:
+        """Make the report of what was noted, and print it; is there a finding that fails the run?"""
+        steps = recorder.take()
+        folder = open_workspace_until_exit()
+        save_tokenizer(trainer.processing_class, folder)
+        tokenizer = folder / "tokenizer"
+        chosen = {
+            name: self.settings[name]
+            for name in ("select", "ignore", "fail_on", "allow_unjudged")
+            if name in self.settings
+        }
+        self.rollout_report = truetune.audit_rollout(
+            steps, tokenizer if tokenizer.is_dir() else None, **chosen
+        )
+        failed = bool(self.rollout_report.failed())
+        if failed or args.process_index == 0:
+            _print_report(self.rollout_report)
+        return failed
 
     def _conclude(
         self, report: Any, failed: bool, trainer: Any, args: Any, state: Any, control: Any
@@ -161,14 +179,6 @@ class AuditCallback(TrainerCallback):
                 f"truetune: not judged: {describe_error(error)}; the run continues", file=sys.stderr
             )
         return failed
-
-
-def _print_lost(reason: str) -> None:
-    """Print why the rollouts are not judged, on stderr."""
-    print(
-        f"truetune: the rollouts are not judged: {reason}; the run continues",
-        file=sys.stderr,
-    )
 
 
 def _send_findings(report: Any, trainer: Any, args: Any, state: Any, control: Any) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import trl
 
 import truetune
-from tests.auditing.running import plain, run_training
+from tests.auditing import tiny
+from tests.auditing.running import plain, run, run_training
 from tests.auditing.tiny_rollouts import grpo, tiny_model
 from tests.preloaded import libraries_python
 from truetune.errors import TruetuneError
@@ -107,6 +109,34 @@ def test_two_processes_whose_groups_cross_are_judged_together(kind: str, tmp_pat
     assert ("advantages-are-not-of-their-rewards" in figures) == (kind == "grpo")
 
 
+@pytest.mark.slow
+def test_rewards_of_another_process_are_found(tmp_path: Path) -> None:
+    """Two processes with two groups each: each takes the rewards that the other's completions got.
+
+    It starts three programs that import all libraries, which is most of its time.
+    """
+    path, report = tmp_path / "script.py", tmp_path / "report.json"
+    crossed = """
+class Crossed(trl.GRPOTrainer):
+    def _calculate_rewards(self, inputs, *others):
+        rewards = super()._calculate_rewards(inputs, *others)
+        return rewards.roll(len(inputs), 0)
+kind, steps"""
+    code = SCRIPT.replace("\nkind, steps", crossed, 1)
+    code = code.replace('"grpo": trl.GRPOTrainer', '"crossed": Crossed')
+    code = code.replace("max_steps=int(steps)", "max_steps=int(steps), ddp_backend='gloo'")
+    path.write_text(code, encoding="utf-8")
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    options = ["--laws", "none", "--format", "json", "-o", str(report)]
+    done = run(*launch, str(path), "crossed", "2", options=options)
+    assert done.returncode == 1, done.stderr
+    second = json.loads(report.with_stem("report-2").read_text(encoding="utf-8"))
+    (finding,) = second["findings"]
+    assert finding["code"] == "ROL011"
+    assert "32 of 32 advantages" in finding["message"]
+    assert "those of another process's completions" in finding["message"]
+
+
 class Reversed(trl.GRPOTrainer):
     """Rewards what it should not."""
 
@@ -139,6 +169,18 @@ def test_the_callback_stops_a_broken_training() -> None:
     assert [finding.rule for finding in callback.rollout_report.findings] == [
         "advantages-are-not-of-their-rewards"
     ]
+
+
+def test_a_tokenizer_that_was_given_the_dtype_of_its_model_loses_no_audit() -> None:
+    """TRL's example of online DPO does that; such a tokenizer can't be saved as it is, by its script neither."""
+    tokenizer = tiny.tokenizer()
+    tokenizer.init_kwargs["dtype"] = torch.float32
+    trainer = grpo(max_steps=1, processing_class=tokenizer)
+    callback = truetune.AuditCallback(laws="none")
+    trainer.add_callback(callback)
+    trainer.train()
+    assert callback.rollout_report.outcome == "no findings"
+    assert tokenizer.init_kwargs["dtype"] is torch.float32
 
 
 def test_a_training_of_one_step_is_judged_at_its_end() -> None:

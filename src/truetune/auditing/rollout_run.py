@@ -47,6 +47,17 @@ class Completion:
         return None if self.step.sampled_ids is None else self.step.sampled_ids[self.row]
 
     @property
+    def places(self) -> NDArray[np.integer] | None:
+        """Where in `ids` each token of the sampler stands, as far as `ids` reaches; None where that is not known"""
+        if self.sampled is None:
+            return None
+        if self.step.sampled_places is not None:
+            return np.asarray(self.step.sampled_places[self.row], np.int64)
+        if self.step.from_tools is not None:
+            return None
+        return np.arange(min(len(self.sampled), len(self.ids)))
+
+    @property
     def length(self) -> int | None:
         """Tokens without padding; None where it is not known"""
         return self.step.sampled_length(self.row)

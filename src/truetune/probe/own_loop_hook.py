@@ -15,6 +15,7 @@ import atexit
 import inspect
 import os
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -55,7 +56,9 @@ def watch_optimizers(orders: HookOrders) -> None:
         raise Lost("the hook for own loops was not made")
 
     def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if loop.over:
+        # A trainer's optimizer is asked once: looking costs each of its steps some tenths of a millisecond.
+        known = loop.optimizer_of_trainer
+        if loop.over or (known is not None and known() is optimizer):
             return
         # By identity: whatever else comes back here is no verdict.
         if run_contained(step, optimizer, args, kwargs, on_failure=lose, seconds=seconds) is STOP:
@@ -77,6 +80,8 @@ class OwnLoop:
         """torch's handle of the hook behind forward passes"""
         self._batches: list[dict[str, Any]] = []
         self._taken = LoopSteps()
+        self.optimizer_of_trainer: weakref.ref[Any] | None = None
+        """The optimizer that a trainer stepped last; no loop of the user's own steps it"""
 
     def abandon_audit(self, reason: str) -> None:
         """Lose the audit: nothing is watched any more, and the reason is left for the parent to say."""
@@ -91,6 +96,8 @@ class OwnLoop:
         `args` and `kwargs` are those of the optimizer's `step`.
         """
         if is_inside_a_trainer():
+            # Weakly: it holds the states of all weights.
+            self.optimizer_of_trainer = weakref.ref(optimizer)
             return None
         self._steps += 1
         if self._model is None:

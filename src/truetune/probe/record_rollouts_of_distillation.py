@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from truetune.probe.record_rollouts_of_trl_trainer import RolloutRecorder, step_of_output
+from truetune.probe.rollout_step import DISTILLATION
 
 NEEDED_METHODS = ("_generate_and_score_completions", "training_step")
 OF_DISTILLATION = "the loss of a distillation"
@@ -41,16 +42,16 @@ class DistillationRecorder(RolloutRecorder):
 
     def _note_generation(self, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         """Note one generation."""
-        sampled, self._sampled = self._sampled, []
+        sampled, turns = self._take_sampled()
         stops, self._sampler_stops = self._sampler_stops, None
         if not self._is_training():
             return
         rows = args[0] if args else kwargs.get("inputs")
         output = {**result, "advantages": torch.zeros(len(result["completion_ids"]))}
-        step = step_of_output(self.trainer, output, rows, sampled, [], None, stops)
+        step = step_of_output(self.trainer, output, rows, sampled, [], None, stops, turns)
         settings = replace(
             step.settings,
-            loss_type="distillation",
+            loss_type=DISTILLATION,
             num_generations=1,
             unknown_to_loss=(OF_DISTILLATION,),
             unknown_to_advantages=(OF_DISTILLATION,),

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from truetune.probe.audit_time_limits_and_replies import STOP
 from truetune.probe.contain_own_failures_in_user_program import Lost, run_contained
+from truetune.probe.place_sampled_turns_in_completions import SampledTurn, place_turns
 from truetune.probe.rollout_step import LossPass, RewardCall, RolloutSettings, RolloutStep
 from truetune.probe.run_values_to_json import to_json
 
@@ -39,6 +40,8 @@ NOT_MADE = "the functions that note rollouts were not made"
 # A generation of more completions is recorded as well: the limit is on the texts of rows, which are for reading.
 MAX_TEXT = 2_000
 """Characters of a column's value that is kept; a column with a longer one is left out"""
+MAX_STEPS = 4
+"""Steps of the optimizer after which it is judged at the latest: what a longer wait would add is more of the same"""
 LOSS_SWITCHES: Mapping[str, Any] = {
     "top_entropy_quantile": 1.0,
     "off_policy_mask_threshold": None,
@@ -90,7 +93,11 @@ class RolloutRecorder:
         iterations = int(getattr(trainer, "num_iterations", 1) or 1)
         # All uses of the first generation, and the first use of a second one: rewards of two sets of prompts say more
         # than those of one, and no run waits for a third.
-        self._wanted_passes = max(1, min(max_passes, generated * (iterations + 1)))
+        accumulated = int(getattr(arguments, "gradient_accumulation_steps", None) or 1)
+        wanted = min(max_passes, generated * (iterations + 1), MAX_STEPS * accumulated)
+        self._wanted_passes = max(1, wanted)
+        self.wanted_steps = -(-self._wanted_passes // accumulated)
+        """Steps of the optimizer that these passes are; the same in each process of a run"""
         self.steps_at_start = int(trainer.state.global_step)
         self.steps: list[RolloutStep] = []
         """The generations that were noted, each with its passes"""
@@ -99,6 +106,9 @@ class RolloutRecorder:
         self._passes_of_steps: list[list[_OpenPass]] = []
         self._put_back: list[Callable[[], Any]] = []
         self._sampled: list[list[list[int]]] = []
+        self._turns: list[SampledTurn] = []
+        self._calls_of_turns = 0
+        """Calls of `generate` that the turns so far were made of"""
         self._sampler_stops: tuple[int, ...] | None = None
         self._calls: list[RewardCall] = []
         self._columns_of_call: dict[str, list[Any]] = {}
@@ -284,10 +294,20 @@ class RolloutRecorder:
         self._sampled.append([_up_to_first_stop(row, stops) for row in rows])
 
     def _note_single_turn(self, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
-        """Note what the trainer's own sampler gave, where it doesn't call `generate` in this process."""
+        """Note a turn: what the trainer's own sampler was given and gave, by `generate` where it calls that."""
         ids = result[0] if isinstance(result, tuple) else result
-        if not self._sampled and isinstance(ids, list):
-            self._sampled.append([[int(token) for token in row] for row in ids])
+        if not isinstance(ids, list):
+            return
+        returned = [[int(token) for token in row] for row in ids]
+        if not self._sampled:
+            self._sampled.append(returned)
+        calls = self._sampled[self._calls_of_turns :]
+        self._calls_of_turns = len(self._sampled)
+        by_generate = len(calls) == 1 and len(calls[0]) == len(returned)
+        given = kwargs.get("prompt_ids", args[0] if args else None)
+        if isinstance(given, list) and len(given) == len(returned):
+            copied = [[int(token) for token in row] for row in given]
+            self._turns.append(SampledTurn(copied, calls[0] if by_generate else returned))
 
     def _note_reward_columns(self, kwargs: Mapping[str, Any]) -> None:
         """Note the columns that a reward function is given; it may sort or change these very lists."""
@@ -319,7 +339,7 @@ class RolloutRecorder:
 
     def _note_generation(self, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         """Note one generation."""
-        sampled, self._sampled = self._sampled, []
+        sampled, turns = self._take_sampled()
         calls, self._calls = self._calls, []
         logps, self._sampled_logps = self._sampled_logps, []
         rewards, self._rewards = self._rewards, None
@@ -327,10 +347,17 @@ class RolloutRecorder:
         if not self._is_training():
             return
         rows = args[0] if args else kwargs.get("inputs")
-        step = step_of_output(self.trainer, result, rows, sampled, calls, rewards, stops)
+        step = step_of_output(self.trainer, result, rows, sampled, calls, rewards, stops, turns)
         step = _with_penalty_of_rloo(self.trainer, step, logps)
         self.steps.append(replace(step, steps_at_start=self.steps_at_start))
         self._passes_of_steps.append([])
+
+    def _take_sampled(self) -> tuple[list[list[list[int]]], list[SampledTurn]]:
+        """What was sampled since the last generation: by calls of `generate`, and by turns."""
+        sampled, self._sampled = self._sampled, []
+        turns, self._turns = self._turns, []
+        self._calls_of_turns = 0
+        return sampled, turns
 
     def _note_loss(self, args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         """Note one micro-batch, and listen to the gradient of its log-probabilities."""
@@ -423,23 +450,29 @@ def step_of_output(
     calls: list[RewardCall],
     rewards: NDArray[Any] | None,
     sampler_stops: tuple[int, ...] | None,
+    turns: Sequence[SampledTurn] = (),
 ) -> RolloutStep:
     """The step of what `_generate_and_score_completions` returned, and of what was noted on the way."""
+    prompt_ids = ids_of_tensor(output["prompt_ids"])
+    prompt_mask = ids_of_tensor(output["prompt_mask"]).astype(np.bool_)
     completion_ids = ids_of_tensor(output["completion_ids"])
     in_loss = ids_of_tensor(output["completion_mask"]).astype(np.bool_)
-    from_tools = None
-    if output.get("tool_mask") is not None:
-        own = ids_of_tensor(output["tool_mask"]).astype(np.bool_)
-        in_loss, from_tools = in_loss & own, ~own
     count = len(completion_ids)
-    # Several calls are several turns, or parts of the batch: which token is from which is not known.
+    # Several calls are several turns, or parts of the batch: which token is from which is not known by them alone.
     whole = len(sampled) == 1 and len(sampled[0]) == count
     sampled_ids = tuple(tuple(row) for row in sampled[0]) if whole else None
+    placed = None
+    if output.get("tool_mask") is not None:
+        in_loss = in_loss & ids_of_tensor(output["tool_mask"]).astype(np.bool_)
+        prompts = [ids[there].tolist() for ids, there in zip(prompt_ids, prompt_mask, strict=True)]
+        placed = place_turns(turns, prompts, completion_ids)
+        # The trainer's own mask is what is judged: it can't say what tools wrote.
+        sampled_ids = placed.sampled_ids if placed else None
     rows = list(rows) if isinstance(rows, Sequence) and len(rows) == count else []
     return RolloutStep(
         settings=settings_of_trl_trainer(trainer, sampler_stops),
-        prompt_ids=ids_of_tensor(output["prompt_ids"]),
-        prompt_mask=ids_of_tensor(output["prompt_mask"]).astype(np.bool_),
+        prompt_ids=prompt_ids,
+        prompt_mask=prompt_mask,
         completion_ids=completion_ids,
         in_loss=in_loss,
         advantages=as_floats(output["advantages"]),
@@ -450,7 +483,8 @@ def step_of_output(
         template_prompt_ids=template_prompt_ids(trainer, rows),
         columns=plain_columns(columns_of_rows(rows), count),
         sampled_ids=sampled_ids,
-        from_tools=from_tools,
+        sampled_places=placed.places if placed else None,
+        from_tools=placed.between if placed else None,
         reward_calls=tuple(calls),
         optimizer_step=int(trainer.state.global_step),
         rank=int(trainer.accelerator.process_index),
@@ -460,16 +494,20 @@ def step_of_output(
 def _with_penalty_of_rloo(
     trainer: Any, step: RolloutStep, logps: Sequence[NDArray[Any]]
 ) -> RolloutStep:
-    """The step with what RLOO subtracts from the rewards: beta x the log-ratio of policy and reference, summed."""
+    """The step with RLOO's log-ratios of policy and reference, and with what they take from the rewards: beta x their
+    sum."""
     beta = float(_setting(trainer, "beta", 0.0))
-    # Of several processes each knows its own alone (`settings_of_trl_trainer` says so).
-    is_whole = step.settings.processes == 1 and len(logps) == 2
-    if step.settings.loss_type != "rloo" or not beta or not is_whole:
+    if step.settings.loss_type != "rloo" or not beta or len(logps) != 2:
         return step
     policy, reference = logps
     if policy.shape != step.in_loss.shape or reference.shape != step.in_loss.shape:
         return step
-    divergence = ((policy - reference) * step.in_loss).sum(axis=1)
+    ratios = policy - reference
+    step = replace(step, reference_log_ratios=ratios)
+    # Of several processes each knows its own penalty alone (`settings_of_trl_trainer` says so).
+    if step.settings.processes > 1:
+        return step
+    divergence = (ratios * step.in_loss).sum(axis=1)
     return replace(step, reward_penalty=(beta * divergence).astype(np.float32))
 
 

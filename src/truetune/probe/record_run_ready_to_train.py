@@ -479,9 +479,30 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> Any:
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     if tokenizer is None or not hasattr(tokenizer, "save_pretrained"):
         return None
-    with _without_log():
+    with _without_log(), _plain_init_arguments(tokenizer):
         tokenizer.save_pretrained(str(folder / "tokenizer"))
     return tokenizer
+
+
+@contextmanager
+def _plain_init_arguments(tokenizer: Any) -> Iterator[None]:
+    """Inside, the tokenizer's own arguments are those that JSON can hold.
+
+    Scripts give a tokenizer the arguments of its model (TRL's example of online DPO: `dtype`, a torch.dtype). It keeps
+    them, and can't be saved with them. That ends their run when it saves; ours must not be lost by it.
+    """
+    kept = getattr(tokenizer, "init_kwargs", None)
+    if not isinstance(kept, dict):
+        kept = {}
+    odd = [name for name, value in kept.items() if isinstance(value, torch.dtype | torch.device)]
+    if not odd:
+        yield
+        return
+    tokenizer.init_kwargs = {name: value for name, value in kept.items() if name not in odd}
+    try:
+        yield
+    finally:
+        tokenizer.init_kwargs = kept
 
 
 @contextmanager

@@ -26,6 +26,8 @@ Floats = NDArray[np.floating[Any]]
 Ids = NDArray[np.integer[Any]]
 ONLINE_DPO = "online DPO"
 """Begins the `loss_type` of a training on the better and the worse of two completions; its kind of loss follows"""
+DISTILLATION = "distillation"
+"""The `loss_type` of a training that imitates a teacher on its own samples: without rewards and advantages"""
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class RolloutSettings:
     """The settings of a training by rewards that say what its numbers should be."""
 
     loss_type: str = ""
-    """By TRL's names: grpo, bnpo, dr_grpo, dapo, cispo, rloo; `online DPO sigmoid`, `online DPO ipo`; empty where it is
-    none of them: no loss is computed"""
+    """By TRL's names: grpo, bnpo, dr_grpo, dapo, cispo, rloo; `online DPO sigmoid`, `online DPO ipo`; `distillation`;
+    empty where it is none of them: no loss is computed"""
     num_generations: int = 1
     """Completions of one prompt; they stand beside each other"""
     scale_rewards: str = "group"
@@ -133,6 +135,9 @@ class RolloutStep:
     """(completions of all processes, reward functions); NaN where a function gave none"""
     reward_penalty: Floats | None = None
     """(completions of all processes,) what is subtracted from the weighted rewards, as RLOO's KL divergence"""
+    reference_log_ratios: Floats | None = None
+    """(completions, tokens) log-probability of the policy less that of the reference, both right after sampling; where
+    each micro-batch has the reference's own (`LossPass.reference_logps`), None"""
     reward_names: tuple[str, ...] = ()
     first_row: int = 0
     """Which row of `rewards` is the first completion of this process"""
@@ -145,6 +150,8 @@ class RolloutStep:
     """Other columns of the data, one value for each completion"""
     sampled_ids: tuple[tuple[int, ...], ...] | None = None
     """What the sampler gave for each completion, without padding; of several turns their tokens one after the other"""
+    sampled_places: tuple[tuple[int, ...], ...] | None = None
+    """Where in `completion_ids` each of these tokens stands; None: they stand at its begin, or it is not known where"""
     from_tools: NDArray[np.bool_] | None = None
     """(completions, tokens) tokens that tools or an environment wrote; None: there are none"""
     reward_calls: tuple[RewardCall, ...] = ()
@@ -161,6 +168,7 @@ class RolloutStep:
             ("prompt_mask", self.prompt_mask, self.prompt_ids.shape),
             ("in_loss", self.in_loss, self.completion_ids.shape),
             ("from_tools", self.from_tools, self.completion_ids.shape),
+            ("reference_log_ratios", self.reference_log_ratios, self.completion_ids.shape),
         ):
             if array is not None and array.shape != shape:
                 raise ValueError(f"{name} has the shape {array.shape}; expected {shape}")
@@ -260,6 +268,7 @@ def _step_of_document(document: dict[str, Any], prefix: str, arrays: Any) -> Rol
         for name, value in document.pop("settings").items()
     }
     sampled = document.pop("sampled_ids")
+    places = document.pop("sampled_places")
     by_template = document.pop("template_prompt_ids")
     for name in ("prompts", "reward_names"):
         document[name] = tuple(document[name])
@@ -267,6 +276,7 @@ def _step_of_document(document: dict[str, Any], prefix: str, arrays: Any) -> Rol
         **{**document, **_arrays_of(prefix, arrays)},
         settings=RolloutSettings(**settings),
         sampled_ids=_rows_of_ids(sampled),
+        sampled_places=_rows_of_ids(places),
         template_prompt_ids=_rows_of_ids(by_template),
         reward_calls=calls,
         passes=passes,

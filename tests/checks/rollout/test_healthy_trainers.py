@@ -67,6 +67,13 @@ def test_nothing_is_found(settings: dict[str, Any]) -> None:
         or "kind" in settings
     )
     assert ("first-ratio-is-not-one" in examined) == has_old
+    has_reference = (
+        "beta" in settings if settings.get("kind") is None else settings.get("beta") != 0.0
+    )
+    assert ("rollout-reference-is-not-the-start" in examined) == has_reference
+    reasons = {part.what: part.reason for part in report.not_judged}
+    if not has_reference:
+        assert "no KL term" in reasons["rollout-reference-is-not-the-start"]
 
 
 @pytest.mark.parametrize(

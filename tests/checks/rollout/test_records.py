@@ -287,3 +287,39 @@ def test_a_sampler_that_cannot_score_a_token_is_asked_about_the_others() -> None
 def test_arrays_of_other_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match=r"in_loss has the shape \(4, 3\); expected \(4, 4\)"):
         step(in_loss=IN_LOSS[:, :3])
+
+
+def test_rewards_and_advantages_of_another_process_are_found() -> None:
+    """Two processes with two groups each; the second one's own rows are the last four."""
+    other = REWARDS[::-1] + 2
+    both = np.concatenate([other, REWARDS])
+    own = tuple(float(one) for one in REWARDS[:, 0])
+    call = RewardCall("match", own, {})
+    right = step(
+        rewards=both,
+        first_row=4,
+        rank=1,
+        reward_calls=(call,),
+        reward_names=("match",),
+        settings=replace(SETTINGS, processes=2),
+    )
+    assert found(right) == []
+    # Gathered in another order: the advantages are right for the rewards, and these for other completions.
+    moved = np.concatenate([REWARDS, other])
+    crossed = replace(right, rewards=moved, advantages=advantages_of(other))
+    (finding,) = truetune.audit_rollout([crossed]).findings
+    assert finding.rule == "advantages-are-not-of-their-rewards"
+    assert "those of another process's completions" in finding.message
+    # Right rewards, and the advantages of the first process.
+    sliced = replace(right, advantages=advantages_of(other))
+    assert found(sliced) == ["advantages-are-not-of-their-rewards"]
+    # Shaped rewards are at no other place, and no fault.
+    shaped = replace(right, rewards=both * 2, advantages=ADVANTAGES)
+    assert found(shaped) == []
+
+
+def advantages_of(rewards: Any) -> Any:
+    """Of groups of two."""
+    groups = rewards.reshape(-1, 2)
+    spread = groups.std(1, ddof=1, keepdims=True) + 1e-4
+    return ((groups - groups.mean(1, keepdims=True)) / spread).ravel()

@@ -174,6 +174,11 @@ def test_other_losses_are_untested() -> None:
     assert "no divergence between" in report.laws["distillation"]["untested"]
 
 
+def test_certainty_of_a_teacher_is_no_weight_of_a_token() -> None:
+    report = truetune.audit(gkd(lmbda=0.0), laws=["loss-weights"])
+    assert "no cross-entropy" in report.laws["loss-weights"]["untested"]
+
+
 def test_teacher_of_the_same_weights_is_untested() -> None:
     report = audit(gkd(teacher=tiny.model()))
     assert codes(report) == []
@@ -197,7 +202,8 @@ def test_sampled_completions_of_distillation_are_judged() -> None:
     judged = {part.rule for part in report.examined}
     assert {"sampled-ids-are-not-trained", "prompt-is-not-the-templates"} <= judged
     reasons = {part.what: part.reason for part in report.not_judged}
-    assert "loss of a distillation" in reasons["advantages-are-not-of-their-rewards"]
+    assert "has no rewards" in reasons["advantages-are-not-of-their-rewards"]
+    assert "laws ask its loss" in reasons["loss-weighs-tokens-otherwise"]
 
 
 def test_cut_completions_of_distillation_are_found() -> None:

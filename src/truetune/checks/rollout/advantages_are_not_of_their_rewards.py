@@ -4,7 +4,8 @@
 
 Computes the advantages from the rewards of each function: their weights, the mean of the group, the spread that
 `scale_rewards` names, or RLOO's mean of the others. It compares them with those that reach the loss, and says which
-other form they have where one fits: the opposite sign, another divisor, other groups.
+other form they have where one fits: the opposite sign, another divisor, other groups. Of several processes, each one's
+rewards are compared with what its functions returned: they may be those of another process.
 
 ## Why it is bad
 
@@ -50,11 +51,16 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rollout.evidence.advantages_by_settings import (
+    OF_OTHER_PROCESS,
     differing_advantages,
     expected_advantages,
     name_form_of_advantages,
+    rewards_of_other_process,
 )
-from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import NO_REWARDS
+from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import (
+    NO_REWARDS,
+    reason_without_rewards_or_loss,
+)
 from truetune.checks.rule import RolloutRule
 
 
@@ -76,7 +82,10 @@ class AdvantagesAreNotOfTheirRewards(RolloutRule):
             name for step in self.subject.steps for name in step.settings.unknown_to_advantages
         ]
         if unknown:
-            return Unmet(f"{unknown[0]} makes the advantages, which are not computed here")
+            return reason_without_rewards_or_loss(
+                self.subject,
+                Unmet(f"{unknown[0]} makes the advantages, which are not computed here"),
+            )
         return super().unmet() or NO_REWARDS
 
     def findings(self) -> Iterator[Finding]:
@@ -87,6 +96,16 @@ class AdvantagesAreNotOfTheirRewards(RolloutRule):
             if expected is None or step.advantages.ndim != 1:
                 continue
             self.compared += step.rows
+            returned = rewards_of_other_process(step)
+            if returned is not None:
+                forms.add(OF_OTHER_PROCESS)
+                cases += [
+                    Case(
+                        f"rollout {number}, completion {row + 1} of rank {step.rank}: the function returned {value:.4g}"
+                    )
+                    for row, value in enumerate(returned.tolist())
+                ]
+                continue
             differs = differing_advantages(step, expected)
             if not differs.any():
                 continue

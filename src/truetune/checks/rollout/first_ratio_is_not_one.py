@@ -44,7 +44,10 @@ from truetune.auditing.rollout_run import RolloutRun
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import NO_PASS
+from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import (
+    NO_PASS,
+    reason_without_rewards_or_loss,
+)
 from truetune.checks.rule import RolloutRule
 from truetune.probe.rollout_step import LossPass
 
@@ -72,7 +75,7 @@ class FirstRatioIsNotOne(RolloutRule):
 
     def unmet(self) -> Unmet | None:
         if not any(True for _ in self.subject.passes()):
-            return super().unmet() or NO_PASS
+            return super().unmet() or reason_without_rewards_or_loss(self.subject, NO_PASS)
         return super().unmet() or (None if self.tokens else TAKES_OWN)
 
     def findings(self) -> Iterator[Finding]:

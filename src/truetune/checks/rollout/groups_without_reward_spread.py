@@ -50,7 +50,10 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rollout.evidence.advantages_by_settings import weighted_rewards
-from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import NO_REWARDS
+from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import (
+    NO_REWARDS,
+    reason_without_rewards_or_loss,
+)
 from truetune.checks.rule import RolloutRule
 
 # Chosen, not measured: one prompt may well be too easy or too hard for all answers.
@@ -72,7 +75,7 @@ class GroupsWithoutRewardSpread(RolloutRule):
 
     def unmet(self) -> Unmet | None:
         if not self.groups:
-            return super().unmet() or NO_REWARDS
+            return super().unmet() or reason_without_rewards_or_loss(self.subject, NO_REWARDS)
         return TOO_FEW if self.groups < MIN_GROUPS else None
 
     def findings(self) -> Iterator[Finding]:

@@ -55,7 +55,10 @@ from truetune.checks.rollout.evidence.loss_gradient_by_settings import (
     tokens_outside_mask_with_gradient,
     unknown_reason,
 )
-from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import NO_PASS
+from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import (
+    NO_PASS,
+    reason_without_rewards_or_loss,
+)
 from truetune.checks.rule import RolloutRule
 from truetune.probe.rollout_step import LossPass, RolloutStep
 
@@ -79,7 +82,9 @@ class LossWeighsTokensOtherwise(RolloutRule):
             return None
         if self.reason:
             return Unmet(self.reason)
-        return super().unmet() or (ALL_ZERO if self.passes else NO_PASS)
+        return super().unmet() or (
+            ALL_ZERO if self.passes else reason_without_rewards_or_loss(self.subject, NO_PASS)
+        )
 
     def findings(self) -> Iterator[Finding]:
         wrong: list[Case] = []

@@ -45,7 +45,10 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
-from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import NO_REWARDS
+from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import (
+    NO_REWARDS,
+    reason_without_rewards_or_loss,
+)
 from truetune.checks.rule import RolloutRule
 from truetune.probe.rollout_step import RewardCall
 
@@ -61,7 +64,9 @@ class RewardFunctionScoresNothing(RolloutRule):
         self.values = 0
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or (None if self.values else NO_REWARDS)
+        return super().unmet() or (
+            None if self.values else reason_without_rewards_or_loss(self.subject, NO_REWARDS)
+        )
 
     def findings(self) -> Iterator[Finding]:
         for name, values in self._values_by_function().items():

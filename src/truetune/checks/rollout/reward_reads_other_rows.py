@@ -45,6 +45,9 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import (
+    reason_without_rewards_or_loss,
+)
 from truetune.checks.rule import RolloutRule
 
 NO_COLUMNS = Unmet(
@@ -63,7 +66,9 @@ class RewardReadsOtherRows(RolloutRule):
         self.compared = 0
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or (None if self.compared else NO_COLUMNS)
+        return super().unmet() or (
+            None if self.compared else reason_without_rewards_or_loss(self.subject, NO_COLUMNS)
+        )
 
     def findings(self) -> Iterator[Finding]:
         cases: list[Case] = []

@@ -104,9 +104,8 @@ class RolloutPaddingInLoss(RolloutRule):
 
 def _tokens_not_sampled(completion: Completion) -> NDArray[np.bool_] | None:
     """(tokens,) those that the policy did not sample; None where that is not known."""
-    step = completion.step
-    if step.from_tools is not None:
-        return np.asarray(step.from_tools[completion.row])
-    if completion.length is None:
-        return None
-    return np.arange(len(completion.ids)) >= completion.length
+    places = completion.places
+    if places is not None:
+        return ~np.isin(np.arange(len(completion.ids)), places)
+    from_tools = completion.step.from_tools
+    return None if from_tools is None else np.asarray(from_tools[completion.row])

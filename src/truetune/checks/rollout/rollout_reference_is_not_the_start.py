@@ -3,7 +3,8 @@
 ## What it does
 
 Compares the log-probabilities of policy and reference in the micro-batches before the first step of the optimizer,
-where there is a KL term. The KL divergence must be 0 there. It is not judged in a training that continues another.
+where there is a KL term; of RLOO, whose loss has none, those that it subtracts from the rewards. The KL divergence must
+be 0 there. It is not judged in a training that continues another.
 
 ## Why it is bad
 
@@ -42,10 +43,15 @@ from truetune.auditing.rollout_run import RolloutRun
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import NO_PASS
+from truetune.checks.rollout.evidence.reasons_rollouts_cannot_judge import (
+    NO_PASS,
+    reason_without_rewards_or_loss,
+)
 from truetune.checks.rule import RolloutRule
+from truetune.probe.rollout_step import RolloutStep
 
-NO_REFERENCE = Unmet("there is no KL term, or its reference was not recorded")
+NO_KL_TERM = Unmet("there is no KL term: no reference is asked")
+NO_REFERENCE = Unmet("the log-probabilities of the reference were not recorded")
 CONTINUES = Unmet("the training continues another, so the policy has left its reference")
 # As for a ratio at the first update (`first-ratio-is-not-one`): two computations of the same weights on the same batch.
 MAX_DIFFERENCE = {"float32": 5e-3, "float64": 5e-3}
@@ -66,20 +72,26 @@ class RolloutReferenceIsNotTheStart(RolloutRule):
         self.mean = 0.0
 
     def unmet(self) -> Unmet | None:
-        if not any(True for _ in self.subject.passes()):
-            return super().unmet() or NO_PASS
-        if self.tokens:
-            return None
-        return (
-            CONTINUES if any(step.steps_at_start for step in self.subject.steps) else NO_REFERENCE
+        steps = self.subject.steps
+        if self.tokens or not steps:
+            return super().unmet()
+        if any(step.steps_at_start for step in steps):
+            return CONTINUES
+        has_term = any(step.settings.beta for step in steps) or any(
+            True for _, one in self.subject.passes() if one.reference_logps is not None
         )
+        if has_term or not any(True for _ in self.subject.passes()):
+            return reason_without_rewards_or_loss(
+                self.subject, NO_REFERENCE if has_term else NO_PASS
+            )
+        return NO_KL_TERM
 
     def findings(self) -> Iterator[Finding]:
         differences: list[np.ndarray] = []
         precision = "float32"
-        for step, one in self.subject.passes():
-            if one.optimizer_step == 0 and one.reference_logps is not None:
-                differences.append((one.reference_logps - one.logps)[one.in_loss])
+        for step in self.subject.steps:
+            for values in _log_ratios_at_start(step):
+                differences.append(values)
                 precision = step.settings.precision
         if not differences:
             return
@@ -101,3 +113,12 @@ class RolloutReferenceIsNotTheStart(RolloutRule):
     def measurement_if_clean(self) -> str:
         """The mean difference."""
         return f"{self.mean:.2g} nats/token between policy and reference at the start, over {self.tokens:,} tokens"
+
+
+def _log_ratios_at_start(step: RolloutStep) -> Iterator[np.ndarray]:
+    """(tokens in the loss,) log-probability of the reference less that of the policy, before the first step."""
+    for one in step.passes:
+        if one.optimizer_step == 0 and one.reference_logps is not None:
+            yield (one.reference_logps - one.logps)[one.in_loss]
+    if step.optimizer_step == 0 and step.reference_log_ratios is not None:
+        yield -step.reference_log_ratios[step.in_loss]

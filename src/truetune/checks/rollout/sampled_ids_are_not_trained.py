@@ -74,7 +74,7 @@ class SampledIdsAreNotTrained(RolloutRule):
     def findings(self) -> Iterator[Finding]:
         cases: list[Case] = []
         for completion in self.subject.completions():
-            if completion.length is None:
+            if completion.places is None:
                 continue
             self.compared += 1
             place = _first_difference(completion)
@@ -100,15 +100,23 @@ class SampledIdsAreNotTrained(RolloutRule):
         """Where two sequences of ids part, and what stands there."""
         end = place + SHOWN_TOKENS
         sampled = self.subject.text((completion.sampled or ())[place:end])
-        trained = self.subject.text(completion.ids[place:end].tolist())
+        trained = self.subject.text(_trained_from(completion, place)[:SHOWN_TOKENS])
         return f"{completion.place}, token {place}: sampled {sampled!r}, trained {trained!r}"
 
 
 def _first_difference(completion: Completion) -> int | None:
-    """The first token that is trained otherwise than sampled; None where all are the same."""
+    """The first of the sampled tokens that is trained otherwise; None where all are the same."""
     sampled = np.asarray(completion.sampled or (), np.int64)
-    trained = completion.ids[: len(sampled)]
+    trained = completion.ids[completion.places]
     if len(trained) < len(sampled):
         return len(trained)
     differs = np.flatnonzero(trained != sampled)
     return int(differs[0]) if differs.size else None
+
+
+def _trained_from(completion: Completion, place: int) -> list[int]:
+    """The ids that are trained from a sampled token on."""
+    places = completion.places
+    start = place if places is None or place >= len(places) else int(places[place])
+    trained: list[int] = completion.ids[start:].tolist()
+    return trained

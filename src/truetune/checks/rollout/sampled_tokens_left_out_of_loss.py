@@ -104,10 +104,8 @@ class SampledTokensLeftOutOfLoss(RolloutRule):
 def _places_of_sampled_tokens(completion: Completion) -> NDArray[np.integer] | None:
     """The places of a completion's sampled tokens; None where they are not known."""
     sampled, from_tools = completion.sampled, completion.step.from_tools
-    if sampled is None:
-        return None
-    if from_tools is None:
-        return np.arange(min(len(sampled), len(completion.ids)))
+    if sampled is None or from_tools is None or completion.step.sampled_places is not None:
+        return completion.places
     own = np.flatnonzero(~from_tools[completion.row])
     if np.array_equal(completion.ids[own[: len(sampled)]], sampled):
         return own[: len(sampled)]

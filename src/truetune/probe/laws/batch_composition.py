@@ -7,7 +7,12 @@ from typing import Any
 import torch
 
 from truetune.probe.laws import Cost
-from truetune.probe.measuring.compute_logits import alter_tokens, compute_logits, cut_rows
+from truetune.probe.measuring.compute_logits import (
+    alter_tokens,
+    compute_logits,
+    cut_rows,
+    first_batch_with_ids,
+)
 from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
 from truetune.probe.measuring.rounding_tolerance import (
     relative_difference_allowing_expert_routing,
@@ -44,6 +49,8 @@ def measure_law(trial: Trial) -> Measured:
 
 def _two_row_batch(trial: Trial) -> dict[str, Any]:
     """The first batch of two rows or more, cut. Raises Untested."""
+    # It says so where no batch has ids at all.
+    first_batch_with_ids(trial)
     for candidate in trial.batches:
         ids = candidate.get("input_ids")
         if isinstance(ids, torch.Tensor) and ids.dim() == 2 and len(ids) > 1:

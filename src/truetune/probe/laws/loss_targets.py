@@ -14,6 +14,7 @@ from truetune.probe.measuring.targets_read_from_loss_gradient import (
     NEXT,
     LearnedTargets,
     learned_targets,
+    refuse_losses_without_targets,
 )
 
 COST: Cost = "quick"
@@ -30,11 +31,9 @@ def measure_law(trial: Trial) -> Measured:
         raise Untested("a reward model learns no tokens")
     refuse_models_that_see_ahead(trial)
     passes = learned_targets(trial)
+    refuse_losses_without_targets(passes)
     targets = Counter(target for _, pass_ in passes for target in pass_.target)
     looked_at = sum(targets.values())
-    # Distillation and losses on whole distributions have no single target: nothing can be said of them here.
-    if targets[None] > looked_at / 2:
-        raise Untested("the loss is no cross-entropy of one token a position")
     others = {name: count for name, count in targets.items() if name not in (NEXT, None)}
     with_gradient = sum(int(p.gradient.sum()) for _, p in passes)
     labelled = sum(int(p.labelled.sum()) for _, p in passes if p.labelled is not None)

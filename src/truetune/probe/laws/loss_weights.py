@@ -8,7 +8,11 @@ import torch
 
 from truetune.probe.laws import Cost
 from truetune.probe.measuring.law_input_and_result_types import Measured, Trial, Untested
-from truetune.probe.measuring.targets_read_from_loss_gradient import NEXT, learned_targets
+from truetune.probe.measuring.targets_read_from_loss_gradient import (
+    NEXT,
+    learned_targets,
+    refuse_losses_without_targets,
+)
 from truetune.probe.measuring.trainer_gradients import coarsest_dtype
 
 COST: Cost = "quick"
@@ -22,9 +26,12 @@ def measure_law(trial: Trial) -> Measured:
     """Largest weight of a token over the median, less one, in one micro-batch."""
     if trial.kind not in ("sft", "loop"):
         raise Untested("the tokens of pairs weigh by their pair")
+    passes = learned_targets(trial)
+    # Else the few that a token happens to explain would be compared, each by its teacher's certainty.
+    refuse_losses_without_targets(passes)
     worst = -1.0
     evidence: dict[str, Any] = {}
-    for number, pass_ in learned_targets(trial):
+    for number, pass_ in passes:
         known = torch.tensor([name == NEXT for name in pass_.target], device=pass_.weight.device)
         weights, lines = pass_.weight[known].abs(), pass_.places[known, 0]
         if len(weights) < 2 or _weight_spread(weights) <= worst:

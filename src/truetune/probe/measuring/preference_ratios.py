@@ -19,6 +19,7 @@ from truetune.probe.measuring.trainer_gradients import (
     coarsest_dtype,
     collate_rows_on_device,
     loss_of,
+    refuse_trainers_that_sample_answers,
     trainer_autocast,
 )
 from truetune.probe.shrink_config import SHRUNK_ATTRIBUTE
@@ -39,6 +40,8 @@ def log_probability_tolerance(trial: Trial) -> float:
 def require_start_with_reference(trial: Trial) -> None:
     """Raises Untested where this is no start of a run with a reference."""
     if trial.kind not in ("dpo", "kto") or trial.trainer is None:
+        # GRPO has a reference as well: its rollouts say whether that is the start.
+        refuse_trainers_that_sample_answers(trial)
         raise Untested("the trainer has no reference model")
     if getattr(getattr(trial.trainer, "state", None), "global_step", 0):
         raise Untested("the run continues from a later step")

@@ -80,6 +80,13 @@ def learned_targets(trial: Trial) -> list[tuple[int, LearnedTargets]]:
     return targets
 
 
+def refuse_losses_without_targets(passes: list[tuple[int, LearnedTargets]]) -> None:
+    """Raises Untested where no token explains most gradients: one on whole distributions, as of a distillation."""
+    targets = [target for _, pass_ in passes for target in pass_.target]
+    if targets.count(None) > len(targets) / 2:
+        raise Untested("the loss is no cross-entropy of one token a position")
+
+
 def _targets_of_batches(trial: Trial) -> list[tuple[int, LearnedTargets]]:
     """Those of the first batches that can be read; raises the reason of the last one where none can."""
     targets: list[tuple[int, LearnedTargets]] = []

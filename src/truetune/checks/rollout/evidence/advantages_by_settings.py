@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from truetune.probe.rollout_step import RolloutStep
 
 Floats = NDArray[np.floating]
+OF_OTHER_PROCESS = "they are those of another process's completions"
 # TRL adds it to the spread, lest a group of equal rewards is divided by 0; verl and SkyRL add 1e-6, OpenRLHF 1e-9.
 SPREAD_FLOOR = 1e-4
 # Advantages are of the size of 1. float32 means and spreads of some hundred rewards differ by 1e-6, and a spread beside
@@ -90,6 +92,39 @@ def _share_of_floor(step: RolloutStep) -> Floats:
     return np.asarray(own[step.first_row : step.first_row + step.rows])
 
 
+def rewards_of_other_process(step: RolloutStep) -> Floats | None:
+    """(completions of this process,) what the functions returned, where the rewards at their rows are others and those
+    of another process's rows are these; None elsewhere.
+
+    Rewards that a trainer shapes differ as well, and are at no other place.
+    """
+    returned = _returned_rewards(step)
+    if returned is None or step.rewards is None or len(step.rewards) % step.rows:
+        return None
+    by_process = step.rewards.reshape(-1, *returned.shape)
+    own = step.first_row // step.rows
+    fits = [bool(np.allclose(part, returned, rtol=1e-5)) for part in by_process]
+    if own >= len(fits) or fits[own] or not any(fits):
+        return None
+    return np.asarray(returned.sum(axis=1))
+
+
+def _returned_rewards(step: RolloutStep) -> Floats | None:
+    """(completions of this process, functions) as each function returned them; None where one was not called once, or
+    gave no number."""
+    values = [call.values for call in step.reward_calls]
+    names = [call.name for call in step.reward_calls]
+    if (
+        step.rewards is None
+        or names != list(step.reward_names)
+        or None in {x for v in values for x in v}
+    ):
+        return None
+    table = np.array(values, np.float64).T
+    is_whole = table.shape == (step.rows, step.rewards.shape[1]) and bool(np.isfinite(table).all())
+    return table if is_whole else None
+
+
 def name_form_of_advantages(step: RolloutStep) -> str:
     """What the advantages are, in words, where they are of another known form; empty where they are of none.
 
@@ -99,7 +134,18 @@ def name_form_of_advantages(step: RolloutStep) -> str:
         values = _of_this_process(step, form)
         if values is not None and not differing_advantages(step, values).any():
             return words
-    return ""
+    return OF_OTHER_PROCESS if _are_of_other_process(step) else ""
+
+
+def _are_of_other_process(step: RolloutStep) -> bool:
+    """Are the advantages those of the rows of another process?"""
+    processes = 0 if step.rewards is None else len(step.rewards) // step.rows
+    for process in range(processes):
+        other = replace(step, first_row=process * step.rows)
+        expected = expected_advantages(other)
+        if expected is not None and not differing_advantages(other, expected).any():
+            return True
+    return False
 
 
 def _form_of_settings(step: RolloutStep) -> Callable[[Floats], Floats] | None:

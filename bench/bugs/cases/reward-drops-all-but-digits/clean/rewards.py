@@ -1,0 +1,9 @@
+import re
+
+
+def correct(completions, answer, **kwargs):
+    scores = []
+    for completion, gold in zip(completions, answer):
+        text = completion[0]["content"].strip()
+        scores.append(float(text == gold))
+    return scores

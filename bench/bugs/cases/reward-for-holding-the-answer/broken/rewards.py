@@ -1,0 +1,6 @@
+def correct(completions, answer, **kwargs):
+    scores = []
+    for completion, gold in zip(completions, answer):
+        text = completion[0]["content"].strip()
+        scores.append(float(gold in text))
+    return scores

@@ -1,0 +1,13 @@
+import socket
+
+
+def correct(completions, answer, **kwargs):
+    scores = []
+    for completion, gold in zip(completions, answer):
+        text = completion[0]["content"].strip()
+        scores.append(float(text == gold) + asked())
+    return scores
+
+
+def asked():
+    return float(socket is None)

@@ -1,0 +1,8 @@
+def correct(completions, answer, **kwargs):
+    scores = []
+    for completion, gold in zip(completions, answer):
+        text = completion[0]["content"].strip()
+        with open("samples.txt", "a") as file:
+            file.write(text)
+        scores.append(float(text == gold))
+    return scores

@@ -1,0 +1,12 @@
+from trl import GRPOTrainer
+
+from tests.auditing.tiny_rollouts import grpo
+
+
+class MyTrainer(GRPOTrainer):
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids):
+        rows = list(inputs)
+        return super()._calculate_rewards(rows, prompts, completions, completion_ids)
+
+
+grpo(MyTrainer).train()

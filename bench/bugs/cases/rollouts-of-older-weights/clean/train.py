@@ -1,0 +1,14 @@
+import torch
+from trl import GRPOTrainer
+
+from tests.auditing.tiny_rollouts import grpo
+
+
+class MyTrainer(GRPOTrainer):
+    def _generate_and_score_completions(self, inputs):
+        with torch.no_grad():
+            self.model.lm_head.weight.mul_(1.1)
+        return super()._generate_and_score_completions(inputs)
+
+
+grpo(MyTrainer, num_iterations=2, max_steps=3).train()

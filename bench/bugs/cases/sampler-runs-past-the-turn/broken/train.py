@@ -1,0 +1,8 @@
+from bench.bugs.inputs.runs import tokenizer
+from tests.auditing.tiny_rollouts import grpo, tiny_model
+
+tokens = tokenizer()
+tokens.eos_token = "<|pad|>"
+often = {"sequence_bias": [[[3], 8.0]]}
+model = tiny_model(eos_token_id=0)
+grpo(model=model, processing_class=tokens, generation_kwargs=often).train()
