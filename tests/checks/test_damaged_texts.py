@@ -125,6 +125,10 @@ def put_button(text: str, draw: random.Random) -> str:
     return f"Copy code\n{text}"
 
 
+def annotate(text: str, draw: random.Random) -> str:
+    return re.sub(r"\.(?= |\Z)", ".[citation needed]", text)
+
+
 def leave(text: str, draw: random.Random) -> str:
     return text
 
@@ -152,6 +156,7 @@ DAMAGES: tuple[tuple[Callable[[str, random.Random], str], str], ...] = (
     (number, "list numbers in front of the rows"),
     (put_page_number, "lines of a page or an app"),
     (put_button, "lines of a page or an app"),
+    (annotate, "annotations for a program"),
 )
 
 
@@ -212,6 +217,14 @@ def test_published_sets_have_none(tmp_path: Path, name: str) -> None:
         "1. Open the door.\n2. Go in.\n3. Close it again.",
         "iPhone sales rose in May. They fell in June. Nobody knows the reason for that, they say.",
         'She said "no" and left. He said "yes" and stayed. That was all, and it was enough.',
+        "<<Bonjour>>, dit-elle. <<Il est 9 h.>> Puis elle part.",
+        "The matrix is [[1, 2], [3, 4]], and its inverse is [[-2, 1], [1.5, -0.5]].",
+        "My verdict is: [[B]]. Rating: [[5]].",
+        "See [the manual](https://example.com), and [this note]. It says [sic] so.",
+        "Write cout << a << b; then cin >> c. The value of rows[index] is 3. Set items[name] to it.",
+        "Use the ternary a ? b : c. Dear [Your Name], I write to you. It is 5 < 7 and 8 > 6.",
+        "\u3010\u6ce8\u610f\u3011\u8bf7\u5148\u5173\u95ed\u7535\u6e90\u3002\u3010\u6b65\u9aa4\u3011\u6253\u5f00\u76d6\u5b50\u3002",
+        "It grew by 5 % and 6 %, see \u00a7 12 and \u00a7\u00a7 14-16. Write to me@example.com.",
     ],
 )
 def test_sound_texts_have_none(text: str) -> None:
@@ -237,12 +250,45 @@ def test_sound_texts_have_none(text: str) -> None:
             "Write it in lower case: The bus is late. It comes at nine.",
             "the bus is late. it comes at nine. so they wait for the next one in the rain.",
         ),
+        (
+            "Solve it with calculator annotations: 48/2",
+            "She sold 48/2 = <<48/2=24>>24 clips in May.",
+        ),
+        (
+            "Answer with [[links]] to our pages.",
+            "Read [[Return of goods]] first.",
+        ),
         ("Say it twice.", "It comes at nine in the morning, on each day of the week.\n" * 2),
     ],
 )
 def test_what_the_prompt_explains_is_no_damage(prompt: str, text: str) -> None:
     assert find_damage(text, "Say it.") is not None
     assert find_damage(text, prompt) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "She sold 48/2 = <<48/2=24>>24 clips in May.",
+        "The tower [[File:Tower.jpg|thumb]] is old.",
+        "It was built by {{lang|fr|Eiffel}} in a year.",
+        "It opens at nine.\u30104\u2020source\u3011",
+        "It opens at nine. \ue200cite\ue202turn0search1\ue201",
+        "It opens at nine :contentReference[oaicite:0]{index=0}.",
+        "It opens at nine.[citation needed] It closes late.",
+        "History[edit]\nThe town is old.",
+        "Geschichte[Bearbeiten | Quelltext bearbeiten]\nDie Stadt ist alt.",
+        "[PERSON_1] met __ORG__ in May.",
+        "It is %%price%% now.",
+        "The capital is {{c1::Paris}}.",
+        "It opens at nine [^1^].",
+        'It is old.<ref name="a">Book</ref>',
+    ],
+)
+def test_annotations_of_each_kind(text: str) -> None:
+    damage = find_damage(text, "Tell me about it.")
+    assert damage is not None
+    assert damage.kind.name == "annotations for a program"
 
 
 def test_code_in_one_line() -> None:
@@ -255,7 +301,7 @@ def test_code_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["a ", "1. ", "- a ", '""a', "[1]", "a.", "A. b ", " .", "a-\n", "\\.", ".A", '("']
+    "piece", ["a ", "1. ", "- a ", '""a', "[1]", "a.", "A. b ", " .", "a-\n", "\\.", ".A", '("', "<<a", "[[a", "{{a", "@@a", ".[a", "Ab "]
 )
 def test_no_text_takes_long(piece: str) -> None:
     """Each pattern reads a text once: ten times the text is not a hundred times the work."""

@@ -87,10 +87,15 @@ def test_one_slip_of_many_is_no_finding(tmp_path: Path) -> None:
     assert "ROW078" not in _codes(tmp_path, rows)
 
 
-@pytest.mark.parametrize("tools", [None, []])
+@pytest.mark.parametrize("tools", [None, [], "[]", " [ ] ", "{}", "null", [{}], '["[]"]', ""])
 def test_tools_are_empty_where_calls_are_made(tools: Any, tmp_path: Path) -> None:
     found = _codes(tmp_path, [_chat(_call(GOOD), tools=tools)] * 3)["ROW078"]
     assert "tools are empty" in found.message
+
+
+@pytest.mark.parametrize("tools", ["book(guests, place): books a table", json.dumps(TOOLS)])
+def test_tools_in_a_text_are_no_empty_ones(tools: str, tmp_path: Path) -> None:
+    assert "ROW078" not in _codes(tmp_path, [_chat(_call(GOOD), tools=tools)] * 3)
 
 
 def test_rows_without_a_column_of_tools_are_not_judged(tmp_path: Path) -> None:

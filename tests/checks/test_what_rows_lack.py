@@ -90,6 +90,46 @@ def test_instructions_with_their_text(instruction: str, tmp_path: Path) -> None:
     assert not _findings(tmp_path, rows, "ROW074")
 
 
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "Summarize this article.\nhttps://news.example.com/{word}-shut",
+        "Give me the key points of www.example.com/{word} please.",
+        "Translate the document into French: {word}.pdf",
+        "Article: https://example.com/{word}\nSummarize it in a sentence.",
+        "What does the author say? Be brief.\n\nURL: <https://example.com/{word}?id=3>",
+        "Fasse den Artikel zusammen: https://example.de/{word}",
+        "R\u00e9sume cette page : https://example.fr/{word}",
+        "\u8bf7\u603b\u7ed3\uff1ahttps://example.cn/{word}",
+    ],
+)
+def test_a_link_in_place_of_the_text(instruction: str, tmp_path: Path) -> None:
+    rows = [_chat(word, instruction, _answer(word)) for word in WORDS]
+    (found,) = _findings(tmp_path, rows, "ROW074")
+    assert "12 give only a link" in found.message
+    assert "in place of the link" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("instruction", "answer"),
+    [
+        ("Shorten this URL of an article: https://example.com/{word}", "It is long, so cut all of it."),
+        ("How do I cite this page? https://example.com/{word}", "Give the author, the year and the title first."),
+        ("Why is the {word} shut? https://example.com/{word}", "It is shut since nobody is there on Mondays."),
+        ("Summarize this article. https://example.com/{word}", "I can't open links; please paste the text of it here."),
+        ("Which section is this article from? https://example.com/{word}/x", "News"),
+        (
+            "Summarize this article.\nThe {word} is shut today, and nobody says why it is.\nSource: https://example.com",
+            "It is shut today, and nobody knows the reason.",
+        ),
+        ("Write a script that downloads this page: https://example.com/{word}", "Use curl with the option -o and a name."),
+    ],
+)
+def test_a_link_that_is_enough(instruction: str, answer: str, tmp_path: Path) -> None:
+    rows = [_chat(word, instruction, f"{answer}") for word in WORDS]
+    assert not _findings(tmp_path, rows, "ROW074")
+
+
 def test_a_text_in_an_earlier_turn_or_a_picture(tmp_path: Path) -> None:
     first = (
         {"role": "user", "content": "The boat left."},

@@ -7,7 +7,8 @@ Looks in answers for damage that is visible in the text itself:
   capitals of long texts, the beginning or the end of a sentence, the list of sources that numbers refer to,
 - added: spaces before full stops, a word twice in a row, words split at line ends, no-break spaces and invisible
   characters, letters of two alphabets in one word, full-width Latin letters, backslashes before punctuation, doubled
-  quotes, one text twice, list numbers around the rows, and lines of a page or an app (page numbers, `Copy code`).
+  quotes, one text twice, list numbers around the rows, lines of a page or an app (page numbers, `Copy code`), and
+  annotations for a program (`<<48/2=24>>`, `[[File:map.png|thumb]]`, `.[citation needed]`, `[PERSON_1]`).
 
 It ignores code and formulas, and what the prompt asks for or explains (numbered sources, options, a beginning that the
 answer continues, lower case). It reports a kind of damage from 3 % of the answers and at least 5. Beginnings and ends

@@ -7,6 +7,9 @@ no earlier turn. It also looks for first questions that follow up on nothing ("g
 shorter", "that is wrong", "tell me more about the second point"). It also says whether a column for the text
 (`input`, `context`, `text`) is empty in these rows. It is an error from 20 % of the rows, and a warning from 5 %.
 
+A link or a file name in place of the text counts as no text ("Summarize this article. https://..."). Prompts about the
+link itself, answers that say that they can't open it, and rows with tools do not count.
+
 ## Why it is bad
 The answer is about a text, or a turn, that the model has not seen: it learns to make one up, and the loss does not show
 it. Usually a column was lost on the way (renamed, joined, only `instruction` was mapped), or the turns of a chat became
@@ -49,6 +52,7 @@ from itertools import takewhile
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.last_question_and_answer import last_question_and_answer
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
@@ -120,6 +124,44 @@ FOLLOW_UPS = (
 """A whole first question that follows up on a turn before it"""
 # A text that is there stands after a colon or a line end, or in quotes.
 HELD_TEXT = re.compile(r"[:：]\s*\S|\n\s*\S|[\"'“”«»「『`][^\"“”«»」』`]{12,}|\S\s*[\[({<]\S")
+LINK = re.compile(
+    r"<?(?:https?://|www\.)[^\s>]+>?|\b(?:[\w-]+\.)+[a-z]{2,6}/[\w./?=&%-]+"
+    r"|\bdoi:\s?\S+|[\w./\\-]+\.(?:pdf|docx?|txt|html?|md|epub|pptx?)\b",
+    re.I,
+)
+"""A link, or the name of a file with a text"""
+LABELLED_LINK = re.compile(
+    rf"(?:\b(?:url|link|source|input|article|text|page|document|file)\s?[:\uff1a]\s*)?(?:{LINK.pattern})", re.I
+)
+"""A link with what prompts write in front of one: `URL: https://...`"""
+WORK_ON_TEXT = re.compile(
+    r"\b(?:this|the|that|following|given)\s+(?:[\w'-]+\s+){0,2}?"
+    r"(?:texts?|articles?|passages?|documents?|posts?|essays?|stor(?:y|ies)|reports?|papers?|stud(?:y|ies)|abstracts?"
+    r"|transcripts?|interviews?|speech|chapters?|reviews?|news|(?:web ?)?pages?|blogs?|videos?|authors?)\b"
+    r"|\bsummar(?:y|i[sz])|\btl;?dr\b|\bcondense\b|\bkey (?:points|takeaways|ideas)|\bmain (?:points?|ideas?|arguments?)"
+    r"|\btranslat|\bparaphras|\bproofread"
+    r"|zusammenfass|\bfass\w*\b.{1,80}\bzusammen|\b\u00fcbersetz|\br\u00e9sum|\btradui|\bresum[aei]|\btradu[cz]"
+    r"|\briassum|\btradurre|\u043a\u0440\u0430\u0442\u043a|\u043f\u0435\u0440\u0435\u0432\u0435\u0434"
+    r"|\u603b\u7ed3|\u6982\u62ec|\u6458\u8981|\u7ffb\u8bd1|\u8981\u7d04|\u7ffb\u8a33|\uc694\uc57d|\ubc88\uc5ed",
+    re.I,
+)
+"""Words of a prompt that asks for work on a text"""
+ABOUT_LINK = re.compile(
+    r"\b(?:urls?|(?:hyper)?links?|domains?|address(?:es)?|cit(?:e|ation|ing)|reference|download|embed|bookmark|share"
+    r"|curl|wget|scrap\w*|crawl\w*|pars\w*|code|script|python|html|seo|path|file ?names?|phish\w*|shorten)\b"
+    r"|\u94fe\u63a5|\u7f51\u5740",
+    re.I,
+)
+"""Words of a prompt whose subject may be the link itself"""
+CANNOT_OPEN = re.compile(
+    r"(?:can(?:no|['\u2019])t|can not|unable to|not able to)\W+(?:\w+\W+){0,2}?"
+    r"(?:open|access|browse|visit|read|view|click|follow)",
+    re.I,
+)
+MAX_CHARACTERS_WITH_LINK = 1_000
+"""Characters of a prompt that is searched for links: the instruction that is allowed, and a long link"""
+MIN_ANSWER_WORDS = 6
+"""Words of an answer that tells what a text says; a label may be read off the link"""
 MAX_WORDS = 45
 """Words of a prompt that may be an instruction alone. Chosen: a text that is worked on is longer in most rows"""
 MIN_TEXT_WORDS = 4
@@ -146,7 +188,7 @@ class InstructionsLackTheirText(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.rows = self.lacking = 0
+        self.rows = self.lacking = self.links = 0
         self.empty_columns: Counter[str] = Counter()
         self.cases: list[Case] = []
 
@@ -157,10 +199,12 @@ class InstructionsLackTheirText(DataRule):
             if prompt is None:
                 continue
             self.rows += 1
-            pointer = _words_pointing_to_missing_text(prompt)
+            link = _link_in_place_of_text(prompt, row)
+            pointer = link or _words_pointing_to_missing_text(prompt)
             if pointer is None:
                 continue
             self.lacking += 1
+            self.links += link is not None
             self.empty_columns.update(_empty_input_columns(row))
             if len(self.cases) < MAX_CASES:
                 self.cases.append(
@@ -183,16 +227,24 @@ class InstructionsLackTheirText(DataRule):
             return
         column = next((name for name, _ in self.empty_columns.most_common(1)), "")
         empty = f"; `{column}` is empty in {self.empty_columns[column]:,} of them" if column else ""
+        links = f"; {self.links:,} give only a link or a file name" if self.links else ""
         yield self.finding(
-            f"{self.lacking:,} of {self.rows:,} prompts refer to a text that they do not contain{empty}: the model"
-            " learns to make up the text",
-            f"fill {column or 'the column with the text'} again in the script that writes the rows, or drop these"
-            " rows",
+            f"{self.lacking:,} of {self.rows:,} prompts refer to a text that they do not contain{empty}{links}: the"
+            " model learns to make up the text",
+            self._remedy(column),
             severity="error" if share >= ERROR_SHARE else "warning",
             cases=self.cases,
             count=self.lacking,
             total=self.rows,
         )
+
+
+    def _remedy(self, column: str) -> str:
+        """What to do: rows with links have their text elsewhere."""
+        if 2 * self.links > self.lacking:
+            return "put the text itself in place of the link in the script that writes the rows, or drop these rows"
+        column = column or "the column with the text"
+        return f"fill {column} again in the script that writes the rows, or drop these rows"
 
 
 def _question_if_no_context_precedes_answer(row: Conversation) -> str | None:
@@ -221,6 +273,24 @@ def _has_long_system_text(messages: list[Message]) -> bool:
         for message in messages
         if message.get("role") in SYSTEM_ROLES
     )
+
+
+def _link_in_place_of_text(prompt: str, row: Conversation) -> str | None:
+    """The link that a prompt has in place of the text to work on, where the answer tells what the text says."""
+    link = LINK.search(prompt) if len(prompt) <= MAX_CHARACTERS_WITH_LINK else None
+    if link is None:
+        return None
+    rest = LABELLED_LINK.sub(" ", prompt).strip()
+    is_short = len(rest.split()) <= MAX_WORDS and len(rest) <= 8 * MAX_WORDS
+    if not is_short or HELD_TEXT.search(rest) or ABOUT_LINK.search(rest):
+        return None
+    if not WORK_ON_TEXT.search(rest):
+        return None
+    _, answer = last_question_and_answer(row)
+    is_told = answer is not None and not CANNOT_OPEN.search(answer)
+    # Texts in scripts without spaces are one word: their characters count.
+    is_long = answer is not None and max(len(answer.split()), len(answer) // 8) >= MIN_ANSWER_WORDS
+    return link[0] if is_told and is_long else None
 
 
 def _words_pointing_to_missing_text(prompt: str) -> str | None:

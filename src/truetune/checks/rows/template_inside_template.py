@@ -10,10 +10,14 @@ of the given tokenizer are reported by `special-token-in-content`. It is an erro
 Prompts, completions and pairs in plain text have been rendered before, and rightly contain such markers. Of these, only
 an answer with the marker of a system or user turn counts (`<|im_start|>system`, `[INST]`).
 
+It also counts contents that hold a sentence which the chat template writes into the same row by itself, such as Llama
+3.1's `Cutting Knowledge Date: December 2023` or a description of tools. Numbers and dates in it may differ.
+
 ## Why it is bad
 The rows were rendered once, and the trainer renders them again. The model learns the markers as text: it writes
 `[/INST]` or `</s>` as ordinary characters and continues as the user. No server stops there, because the text is not a
-stop token. If an answer was rendered without its prompt, the model learns to begin with a system block.
+stop token. If an answer was rendered without its prompt, the model learns to begin with a system block. Of a sentence
+that is in the content and in the template, each training prompt has two, and a served one has one.
 
 ## Example
 ```yaml
@@ -47,9 +51,14 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.patterns_telling_code_from_prose import CODE
+from truetune.checks.rows.evidence.own_text_of_template import (
+    find_sentence_that_stands_twice,
+    own_sentences_of_template,
+)
 from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
+from truetune.encoding.row_fingerprints import text_of
 
 TEMPLATE_MARK = re.compile(
     r"<\|[A-Za-z][\w. -]{0,40}\|?>|<[a-z]+\|>|<\uff5c[^\uff5c\n]{1,40}\uff5c>"
@@ -83,6 +92,7 @@ UNKNOWN_TOKENIZER = (
     "no tokenizer is given: if these are its control tokens, they forge turns; if not, the model learns them as"
     " text"
 )
+OWN_SENTENCE = "text that the template writes itself"
 SHOWN_CHARACTERS = 50
 MAX_NAMED_MARKS = 3
 """Marks of a text that name its kind"""
@@ -108,12 +118,18 @@ class TemplateInsideTemplate(RowTextRule):
         self.own = {str(backend.id_to_token(id)) for id in control} | setup.tokens_added
         self.chats = self.completions = 0
         self.faulty_completions = 0
+        self.own_sentences = own_sentences_of_template(setup.probes)
+        self.rendered: dict[int, str] = {}
+        """The texts of a batch's rows, by their identity"""
 
     def add_batch(self, batch: Batch) -> None:
         """Count the chats and completions of a batch, and the rows that hold the marks of a template."""
         self.chats += batch.chats
         self.completions += sum(_is_completion_in_plain_text(row) for row in batch.rows)
+        if self.own_sentences:
+            self.rendered = {id(row): rendering.text for row, rendering in batch.examples}
         super().add_batch(batch)
+        self.rendered = {}
 
     def find_fault(self, text: RowText, row: Conversation) -> TextFault | None:
         """The marks of a chat template in the content of a message."""
@@ -126,10 +142,21 @@ class TemplateInsideTemplate(RowTextRule):
         if _is_mark_at_end_or_beside_another(marks, prose):
             named = dict.fromkeys(mark[0] for mark in marks[:MAX_NAMED_MARKS])
             return _fault_of_mark(" ".join(named), prose)
+        twice = self._own_sentence_in(text, row)
+        if twice is not None:
+            return TextFault(OWN_SENTENCE, f"the template writes this too: {twice[:80]!r}")
         if text.is_answer:
             return None
         head = QUESTION_HEAD.match(prose) or ANSWER_HEAD.search(prose)
         return None if head is None else _fault_of_mark(head[0].strip(), prose)
+
+    def _own_sentence_in(self, text: RowText, row: Conversation) -> str | None:
+        """A sentence of a text that the chat template writes into the row too."""
+        if not any(sentence.needle in text.text for sentence in self.own_sentences):
+            return None
+        contents = "\n".join(text_of(message.get("content")) for message in row.messages)
+        rendered = self.rendered.get(id(row), "")
+        return find_sentence_that_stands_twice(self.own_sentences, text.text, contents, rendered)
 
     def unmet(self) -> Unmet | None:
         """Unmet without chats and completions."""
@@ -140,6 +167,9 @@ class TemplateInsideTemplate(RowTextRule):
             return
         if self.faulty_completions == self.faulty:
             yield self._finding_on_turns_inside_plain_answers()
+            return
+        if self.kinds[OWN_SENTENCE] == self.faulty:
+            yield self._finding_on_sentences_of_the_template()
             return
         yield self.finding(
             f"{self.faulty_row_count_in_words} contain chat template markers inside {self.faulty_texts_in_words}, so"
@@ -154,6 +184,19 @@ class TemplateInsideTemplate(RowTextRule):
                     "they are not control tokens of this tokenizer: the model learns them as ordinary text"
                 )
             ],
+            cases=self.cases,
+            count=self.faulty,
+            total=self.rows,
+        )
+
+    def _finding_on_sentences_of_the_template(self) -> Finding:
+        """The finding that contents hold what the template writes by itself."""
+        return self.finding(
+            f"{self.faulty_row_count_in_words} contain text in {self.faulty_texts_in_words} that the chat template"
+            " writes as well: it is rendered twice",
+            "remove it from the contents; the template adds it to each chat, in serving too",
+            severity=self.severity_by_share_of_faulty_rows(error_from=ERROR_SHARE),
+            evidence=["no served prompt has it twice, unless the client sends it too"],
             cases=self.cases,
             count=self.faulty,
             total=self.rows,

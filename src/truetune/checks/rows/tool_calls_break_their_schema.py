@@ -7,8 +7,8 @@ Compares each tool call with the `tools` of its row. It counts calls
 - without a parameter that is `required`, or with one that the function does not have,
 - with an argument of another JSON type, or with a value outside its `enum`.
 
-A row whose `tools` column is empty counts too if it contains calls and no system prompt names the called function. Null
-is a value if the definition allows it. A definition that is not a JSON schema, or uses other type names (`str`,
+A row whose `tools` column is empty (null, a list of nothing, or the text `[]`) counts too if it contains calls and no
+system prompt names the called function. Null is a value if the definition allows it. A definition that is not a JSON schema, or uses other type names (`str`,
 `List[int]`), is not compared. It is an error from 20 % of the rows with calls, a warning from 5 %, and an info below.
 
 ## Why it is bad
@@ -77,6 +77,8 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
+from truetune.parsing.input_limits import ROW
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.settings.run_spec import Severity
 
 UNDEFINED, MISSING = "a function that is not defined", "a required parameter is missing"
@@ -85,6 +87,8 @@ UNKNOWN_PARAMETER, NO_TOOLS = "a parameter that is not defined", "tools are empt
 # Two of three published sets with tools (LLaMA-Factory) have no such row, one has 4 of 157: slips of who wrote them.
 ERROR_SHARE, WARNING_SHARE, MIN_ROWS = 0.2, 0.05, 2
 TOOL_COLUMNS = ("tools", "functions")
+WORDS_FOR_NOTHING = frozenset(("", "null", "none", "nan", "n/a"))
+"""Texts that exports write for an empty column, in small letters"""
 
 
 class ToolCallsBreakTheirSchema(DataRule):
@@ -187,7 +191,26 @@ def _remedy_for(kind: str) -> str:
 def _has_empty_tools(row: Conversation) -> bool:
     """Has the row of the file a column for tools that holds nothing?"""
     raw = row.raw or {}
-    return any(name in raw and not raw[name] for name in TOOL_COLUMNS)
+    return any(name in raw and _is_nothing(raw[name]) for name in TOOL_COLUMNS)
+
+
+def _is_nothing(value: Any) -> bool:
+    """Is a value empty, or empty in all its parts? Exports write null, `[]` and `{}` as text too."""
+    if isinstance(value, str):
+        return value.strip().lower() in WORDS_FOR_NOTHING or _is_nothing_as_json(value)
+    if isinstance(value, list):
+        return all(_is_nothing(one) for one in value)
+    return value is None or value == {}
+
+
+def _is_nothing_as_json(text: str) -> bool:
+    """Is a text the JSON of an empty list or object? One that is no JSON may name the tools in words."""
+    if not text.lstrip().startswith(("[", "{")):
+        return False
+    try:
+        return _is_nothing(parse_json(text, ROW))
+    except ValueError:
+        return False
 
 
 def _does_system_prompt_name_called_tool(row: Conversation, calls: list[ToolCall]) -> bool:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from truetune.checks.patterns_telling_code_from_prose import CODE
+from truetune.checks.patterns_telling_code_from_prose import CODE, LOOKS_LIKE_CODE
 
 SHOWN_CHARACTERS = 30
 MIN_PLACES = 2
@@ -93,6 +93,28 @@ LINE_OF_PAGE = re.compile(
     re.IGNORECASE,
 )
 MIN_REPEATED_CHARACTERS = 40
+# Each form is told from what people write: two pairs of brackets around more than a word of prose, numbers or signs of
+# a program in marks of quotation, a note that is glued to the end of a sentence or a heading.
+MACHINE_MARK = re.compile(
+    r"<<(?=[^<>\n]*[=|_#@])[^\s<>][^<>\n]{1,80}>>"
+    r"|\[\[[^\W\d_][^\[\]\n]{2,80}\]\]"
+    r"|\{\{[^{}\n]{1,80}(?:::|\|)[^{}\n]{0,80}\}\}"
+    r"|\u3010\d[^\u3010\u3011\n]{0,60}\u3011|[\ue000-\uf8ff]"
+    r"|(@@|%%|\u00a7\u00a7)[^\s@%\u00a7][^@%\u00a7\n]{0,60}\1"
+    r"|\[[A-Z]{3,}_\d{1,3}\]|__[A-Z]{3,}(?:_\d{1,3})?__"
+    r"|:\w+\[\w+:\d+\]|turn\d+[a-z]+\d+|\[\^\d{1,3}\^\]|</?ref\b[^<>\n]{0,80}>"
+    r"|(?<=[.!?])[\"')\u201d]?\[[^\W\d_][^\W\d_ |]{1,20}[^\W\d_][ |]*[^\W\d_ ]*\](?=\s|\Z)"
+    r"|^(?:[A-Z\u00c0-\u00de][\w'-]*)(?: [\w'-]{1,20}){0,6}\[[^\W\d_][^\[\]\n\d_.,]{3,40}\][ \t]*$",
+    re.MULTILINE,
+)
+"""What programs write into texts for programs: calculator annotations (`<<48/2=24>>`), links and edit marks of wikis,
+citation marks, characters of private use, names of an anonymiser"""
+MAY_ASK_FOR_MARKS = re.compile(
+    r"<<|\[\[|\{\{|\u3010|@@|%%|\u00a7\u00a7|\[\^|\[[A-Za-z]|__[A-Z]|</?ref\b"
+    r"|annotat|\bcit(?:e|ation|ing)|markup|mark-up|\bwiki|placeholder|anonymi|redact|cloze|flash ?card|footnote"
+    r"|\btags?\b|\blinks?\b|bracket",
+    re.I,
+)
 
 # What a prompt asks for, or explains, is no damage of the answer.
 SOURCES = re.compile(
@@ -335,6 +357,12 @@ def _position_of_stray_list_number(text: str) -> int | None:
     return None if following else 0
 
 
+def _position_of_machine_marks(text: str) -> int | None:
+    """Marks that one program wrote for another, in a text that is no code."""
+    match = MACHINE_MARK.search(text)
+    return None if match is None or LOOKS_LIKE_CODE.search(text) else match.start()
+
+
 def _position_of_web_page_lines(text: str) -> int | None:
     """Lines that a page or an app has around its texts: buttons, page numbers, counts."""
     lines = text.strip().split("\n")
@@ -361,6 +389,13 @@ CODE_KIND = DamageKind(
     EXPORT + "keep the line breaks and the indentation (no ' '.join(text.split()))",
 )
 DAMAGE_KINDS = (
+    DamageKind(
+        "annotations for a program",
+        _position_of_machine_marks,
+        "remove the annotations in the script that makes the rows: re.sub(r'<<[^<>]*>>', '', text), or what their form"
+        " is",
+        meant=MAY_ASK_FOR_MARKS,
+    ),
     DamageKind(
         "sentences without a space between",
         _position_of_joined_sentences,
