@@ -1,8 +1,8 @@
 """Published chat models whose names don't begin with a family's: what their templates write before a question.
 
-From the tables in which LLaMA-Factory (extras/constants.py, data/template.py) and ms-swift (model/models, template) give
-each model of the hub its template, and from the model cards of Hermes. The trade-off: names that several templates may
-belong to, bases, and models of whose releases some have other templates are left out, for a wrong family is an alarm.
+From the tables in which LLaMA-Factory (extras/constants.py, data/template.py) and ms-swift (model/models, template)
+give each model of the hub its template, and from the model cards of Hermes. The trade-off: names that several templates
+may belong to, bases, and models of whose releases some have other templates are left out: a wrong family is an alarm.
 """
 
 from __future__ import annotations
