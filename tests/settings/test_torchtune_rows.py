@@ -103,3 +103,51 @@ def test_rows_that_are_not_known(name: str, tmp_path: Path) -> None:
     path = _recipe(UNKNOWN[name], tmp_path)
     assert read_config(path).row_files == ()
     assert "warmup-longer-than-run" not in _rules(path)
+
+
+STYLED = {**CHATS, "conversation_style": "openai"}
+READ = {
+    "chats": (STYLED, "messages", {}),
+    "another column": (
+        {**STYLED, "conversation_column": "turns"},
+        "messages",
+        {"messages": "turns"},
+    ),
+    "tasks": (TASKS, "prompt-completion", {"prompt": "q", "completion": "a"}),
+    "texts": (TEXTS, "text", {}),
+    "two of one form": ([STYLED, {**STYLED, "data_files": "rows/b.jsonl"}], "messages", {}),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_rows_are_read_with_the_form_of_their_builder(name: str, tmp_path: Path) -> None:
+    dataset, form, columns = READ[name]
+    spec = read_config(_recipe(dataset, tmp_path)).spec
+    assert (bool(spec.data), spec.format, spec.map) == (True, form, columns)
+
+
+@pytest.mark.parametrize("dataset", [CHATS, [STYLED, TASKS], {**STYLED, "split": "train[:9%]"}])
+def test_rows_of_no_known_form_are_not_read(dataset: Any, tmp_path: Path) -> None:
+    config = read_config(_recipe(dataset, tmp_path))
+    assert not config.spec.data
+    assert any("its rows are not read" in note for note in config.notes)
+
+
+@pytest.mark.parametrize(
+    ("limit", "more", "severities"),
+    [
+        (2, {}, ["warning"]),  # 6 steps in an epoch of 96 rows
+        (1, {"epochs": 1}, ["warning"]),
+        (2, {"epochs": 9, "shuffle": False}, ["warning"]),  # always the same rows
+        (2, {"epochs": 9, "shuffle": True}, ["info"]),  # short epochs save more often
+        (4, {}, []),
+        (None, {}, []),
+    ],
+)
+def test_epochs_that_end_before_half_of_their_rows(
+    limit: int | None, more: dict[str, Any], severities: list[str], tmp_path: Path
+) -> None:
+    schedule = {"_component_": SCHEDULE, "num_warmup_steps": 1}
+    path = _recipe(STYLED, tmp_path, max_steps_per_epoch=limit, lr_scheduler=schedule, **more)
+    found = [one for one in truetune.check(path).findings if one.rule == "setting-overruled"]
+    assert [one.severity for one in found] == severities

@@ -246,7 +246,11 @@ def _holds_same_merge(folder: Path, record: Mapping[str, Any], *, prove: bool) -
 
 def _notes_where_adapter_record_disagrees(judgement: Judgement) -> tuple[str, ...]:
     """What the notes of the rules say of an adapter whose own record disagrees with it."""
-    return tuple(finding.message for finding in judgement.findings if finding.rule in RECORD_RULES)
+    return tuple(
+        finding.message
+        for finding in judgement.findings
+        if finding.rule in RECORD_RULES and finding.severity == "info"
+    )
 
 
 class _MergeFailed(Exception):

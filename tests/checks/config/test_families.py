@@ -62,12 +62,48 @@ def test_axolotl_is_told_the_end_of_a_turn(family: str, tmp_path: Path) -> None:
         ("allenai/Llama-3.1-Tulu-3-8B-SFT", "zephyr", False),
         ("Qwen/Qwen2.5-7B-Instruct", "alpaca", False),  # saved with the tokenizer
         ("ours/support-7b-instruct", "llama3", False),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "qwen", True),
+        ("unsloth/DeepSeek-R1-Distill-Llama-8B-bnb-4bit", "llama3", True),
+        ("deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", "qwen3", True),
+        ("NousResearch/Hermes-3-Llama-3.1-8B", "llama3", True),
+        ("THUDM/GLM-4-9B-0414", "qwen", True),
+        ("CohereForAI/c4ai-command-r-v01", "mistral", True),
+        ("ibm-granite/granite-3.1-8b-instruct", "llama3", True),
+        ("openai/gpt-oss-20b", "qwen3", True),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "deepseekr1", False),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "deepseek3", False),
+        ("deepseek-ai/DeepSeek-V3-Base", "qwen", False),
+        ("microsoft/phi-4", "phi4", False),
+        ("01-ai/Yi-1.5-9B-Chat", "yi", False),
+        ("01-ai/Yi-1.5-9B", "llama3", False),
+        ("THUDM/glm-4-9b", "qwen", False),
+        ("ours/r1-distill-qwen-7b-sft", "qwen", False),
     ],
 )
 def test_a_chat_model_is_known_by_its_name(
     model: str, template: str, differs: bool, tmp_path: Path
 ) -> None:
     config = {**LLAMA_FACTORY, "model_name_or_path": model, "template": template}
+    assert ("served-template-differs" in found(tmp_path, config)) is differs
+
+
+@pytest.mark.parametrize(
+    ("template", "differs"),
+    [("qwen2_5", True), ("qwen2_5_vl", True), ("deepseek_r1", False), (None, False)],
+)
+def test_templates_of_ms_swift(template: str | None, differs: bool, tmp_path: Path) -> None:
+    named = f" --template {template}" if template else ""
+    (tmp_path / "train.sh").write_text(
+        f"swift sft --model deepseek-ai/DeepSeek-R1-Distill-Qwen-7B --dataset a.jsonl{named}\n"
+    )
+    rules = [one.rule for one in check_paths([str(tmp_path)], RunSpec()).findings]
+    assert ("served-template-differs" in rules) is differs
+
+
+@pytest.mark.parametrize(("template", "differs"), [("qwen_25", True), ("deepseek_v3", False)])
+def test_templates_of_axolotl(template: str, differs: bool, tmp_path: Path) -> None:
+    model = "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B"
+    config = {**AXOLOTL, **LORA, "base_model": model, "chat_template": template}
     assert ("served-template-differs" in found(tmp_path, config)) is differs
 
 

@@ -6,6 +6,11 @@ sequence, but no stop token. Answers that were cut off at the length limit do no
 supervised answers lack a stop token, and a warning if some do. It is also a warning if all of them end with another
 stop token than the template writes.
 
+If the rows are not known, as with a data set that tokenizes its rows on the fly, the labels tell where answers are:
+behind prompts of different lengths that have no labels. It is an error if no label of the batches is a stop token,
+unless the answers end in a text of their own (`### End`) or have few tokens (classes). Labels of encoder-decoders are
+judged alike. Rows that are learned whole, as in continued pretraining, are not.
+
 ## Why it is bad
 The model learns every word of its answers, but never that they end. It continues until the limit, often with a question
 of its own. The loss is as low as ever.
@@ -48,6 +53,11 @@ from truetune.checks.batch.evidence.answer_spans import (
     lines_of_known_rows,
     text_around,
 )
+from truetune.checks.batch.evidence.ends_of_labelled_stretches import (
+    LearnedEnd,
+    ends_learned_without_stop,
+    ends_of_labelled_stretches,
+)
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import (
     NO_ANSWER_LEARNED,
     explain_missing_answer,
@@ -80,6 +90,8 @@ class EosNotAppended(BatchRule):
         if open_:
             yield self._finding_on_missing_stops(open_, ends)
             return
+        if not ends:
+            yield from self._finding_by_labels_alone()
         other = _one_stop_of_answers_unlike_template(self.subject, ends)
         if other is not None:
             yield self.finding(
@@ -112,7 +124,32 @@ class EosNotAppended(BatchRule):
             total=len(ends),
         )
 
+    def _finding_by_labels_alone(self) -> Iterator[Finding]:
+        """The finding on answers of rows that are not recognised, of which no label is a stop token."""
+        ends = ends_learned_without_stop(self.subject)
+        open_ = [end for end in ends if end.masked_stop is None]
+        # Where a stop token without a label follows each of them, stop-token-never-supervised says it.
+        if not open_:
+            return
+        yield self.finding(
+            f"no label is a stop token: {len(ends)} answers end without one, although they are not cut off",
+            "append tokenizer.eos_token_id to the ids and labels of each answer, where the rows are tokenized; cut rows"
+            " before you append it",
+            severity="error",
+            evidence=[
+                f"tokens that end a turn: {_stop_token_names(self.subject)}",
+                "the rows are not known: answers are the stretches of labels behind prompts that have none",
+            ],
+            cases=[
+                Case(f"{end.place}: the labels end with {end.shown}") for end in open_[:MAX_CASES]
+            ],
+            count=len(ends),
+            total=len(ends),
+        )
+
     def unmet(self) -> Unmet | None:
+        if self._ends_by_labels:
+            return None
         lacking = super().unmet()
         if lacking is not None or self._last_answers:
             return lacking
@@ -122,12 +159,23 @@ class EosNotAppended(BatchRule):
 
     def measurement_if_clean(self) -> Measurement:
         """How many supervised answers end in a stop token, and how many are cut before it."""
+        if self._ends_by_labels:
+            stops = self.subject.stops
+            learned = sum(bool(stops & set(end.learned)) for end in self._ends_by_labels)
+            return make_count_measurement(
+                "stretches of labels with a stop token", learned, len(self._ends_by_labels)
+            )
         ended = sum(answer.stop is not None for answer in self._last_answers)
         cut = len(self._last_answers) - ended
         more = f"; {cut:,} are cut off before it" if cut else ""
         return make_count_measurement(
             "supervised answers that end in a stop token", ended, len(self._last_answers), more
         )
+
+    @cached_property
+    def _ends_by_labels(self) -> list[LearnedEnd]:
+        """The ends of answers by the labels alone, where no row is recognised."""
+        return ends_of_labelled_stretches(self.subject)
 
     @cached_property
     def _last_answers(self) -> list[Answer]:

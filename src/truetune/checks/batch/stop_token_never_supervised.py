@@ -2,7 +2,8 @@
 
 ## What it does
 Takes the first batches of the real data loader and checks, after each supervised answer, the label of its stop token.
-It is an error if none of the stop tokens is in the loss, and a warning if only some are.
+It is an error if none of the stop tokens is in the loss, and a warning if only some are. If the rows are not known, an
+answer is a stretch of labels behind a prompt that has none.
 
 ## Why it is bad
 The model never learns to end its answer. The loss looks as good as ever, but every answer continues until the limit.
@@ -42,6 +43,7 @@ import numpy as np
 
 from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.answer_spans import answers_in_line, lines_with_unshifted_labels
+from truetune.checks.batch.evidence.ends_of_labelled_stretches import ends_learned_without_stop
 from truetune.checks.batch.evidence.reasons_batch_rules_cannot_judge import explain_missing_labels
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
@@ -115,10 +117,23 @@ class StopTokenNeverSupervised(BatchRule):
     @cached_property
     def _stops_after_supervised_tokens(self) -> list[tuple[Sample, int]]:
         """Stop tokens behind a supervised token, in the loss or not."""
-        return [
+        known = [
             (sample, i)
             for sample in lines_with_unshifted_labels(self.subject)
             for i in _stops_after_supervised_in_line(sample, self.subject.stops)
+        ]
+        return known or self._masked_stops_by_labels_alone()
+
+    def _masked_stops_by_labels_alone(self) -> list[tuple[Sample, int]]:
+        """Stop tokens behind the answers of rows that are not recognised, where no label at all is one."""
+        ends = ends_learned_without_stop(self.subject)
+        # Some answers without any stop token: then the others' may be padding, and eos-not-appended says it.
+        if any(end.masked_stop is None for end in ends):
+            return []
+        return [
+            (end.sample, end.masked_stop)
+            for end in ends
+            if end.sample is not None and end.masked_stop is not None
         ]
 
 

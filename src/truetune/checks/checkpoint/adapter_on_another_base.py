@@ -3,8 +3,9 @@
 ## What it does
 Compares the adapter with the base that is given (else with the one that adapter_config.json names): the sizes of each
 pair with the module's, the embedding that peft saved with that of the base, and the digests in `base_fingerprint.json`,
-if truetune wrote one. An empty `base_model_name_or_path` is a warning, or info if a base is given. Another name for the
-base is info.
+if truetune wrote one. An empty `base_model_name_or_path` is a warning, or info if a base is given. If it names another
+model than the one that is given, and that model is on this machine too, samples of the weights of both are compared:
+other values are a warning. Another name alone is info.
 
 ## Why it is bad
 A base of the same shape loads the adapter without a message (base and instruct model, another revision). The answers
@@ -37,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import PurePath
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,14 +53,18 @@ from truetune.checkpoint.base_fingerprint import (
     FINGERPRINT_FILE,
     base_differences_and_compared_count,
 )
+from truetune.checkpoint.compare_tensor_samples import compare_sampled_tensors
 from truetune.checkpoint.find_input_embedding_and_output_head import (
     EMBEDDING_NAMES,
     HEAD_NAMES,
     TokenMatrix,
 )
-from truetune.checkpoint.load_checkpoint import Checkpoint
+from truetune.checkpoint.load_checkpoint import Checkpoint, find_model_folder, is_checkpoint
 from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
-from truetune.checkpoint.read_weight_files_and_faults import read_json_object
+from truetune.checkpoint.read_weight_files_and_faults import (
+    read_json_object,
+    read_weight_headers,
+)
 from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
@@ -72,6 +78,25 @@ MAX_COMPARED_ROWS = 512
 # not.
 MIN_COSINE = 0.5
 SHOWN_PROOFS = 10
+# Chosen for speed: a training changes nearly all of them, so that any few show it.
+MAX_COMPARED_MATRICES = 64
+# bfloat16 has 8 bits of a fraction: rounding to it moves a value by 2 ** -9 of itself at most.
+ROUNDING_TO_16_BITS = 2.0**-8
+"""Change of a matrix, over its size, that two formats of the same weights may have"""
+
+
+class DifferingWeights(NamedTuple):
+    """How two models differ that go by different names."""
+
+    folder: str
+    """Of the one that the adapter names"""
+    name: str
+    """Of the matrix that differs most"""
+    change: float
+    """Root mean square of its difference, over that of the matrix"""
+    count: int
+    """Matrices that differ"""
+    compared: int
 
 
 class AdapterOnAnotherBase(CheckpointRule):
@@ -133,6 +158,10 @@ class AdapterOnAnotherBase(CheckpointRule):
             )
             return
         base_name = checkpoint.base_name
+        differing = _weights_unlike_named_base(checkpoint, base)
+        if differing is not None:
+            yield self._finding_on_other_weights(str(named), base, differing)
+            return
         # A note: the same weights are found under several names.
         if named and base_name and _own_name_of_model(str(named)) != _own_name_of_model(base_name):
             yield self.finding(
@@ -140,6 +169,25 @@ class AdapterOnAnotherBase(CheckpointRule):
                 "check that both have the same weights (truetune movement A --base B); equal shapes do not show it",
                 severity="info",
             )
+
+    def _finding_on_other_weights(
+        self, named: str, base: Checkpoint, differing: DifferingWeights
+    ) -> Finding:
+        """The finding on a base that is given, while the one that the adapter names has other weights."""
+        return self.finding(
+            f"adapter_config.json names the base {named}, and {base.folder.name} has other weights: what {named} had"
+            " learned is missing below the adapter",
+            f"use the base that adapter_config.json names: --base {differing.folder}; or merge the adapter that made"
+            f" {named} first",
+            severity="warning",
+            evidence=[
+                f"{differing.count:,} of {differing.compared:,} matrices that the adapter changes differ between"
+                f" {base.folder.name} and {differing.folder}",
+                f"{differing.name}: they are {differing.change:.2%} of its size apart",
+            ],
+            count=differing.count,
+            total=differing.compared,
+        )
 
     def _evidence_of_differing_digests(self, base: Checkpoint) -> Iterator[str]:
         """Evidence: tensors of the base whose digests are not those that truetune wrote down in
@@ -198,6 +246,32 @@ class AdapterOnAnotherBase(CheckpointRule):
             cosine = _median_row_cosine(tensor, other)
             if cosine is not None and cosine < MIN_COSINE:
                 yield f"no row of {name} is like the base's (median cosine {cosine:.2f})"
+
+
+def _weights_unlike_named_base(adapter: Checkpoint, base: Checkpoint) -> DifferingWeights | None:
+    """How the given base differs from the one that the adapter names; None where that is not here, or no other.
+
+    Only matrices that the adapter changes are compared: a vocabulary may have grown on the way.
+    """
+    named = adapter.adapter_config.get("base_model_name_or_path")
+    folder = find_model_folder(named, adapter.folder) if isinstance(named, str) and named else None
+    if folder is None or folder.resolve() == base.folder.resolve() or not is_checkpoint(folder):
+        return None
+    other = read_weight_headers(folder, adapter=False).tensors
+    wanted = [f"{module}.weight" for module in group_low_rank_tensors(adapter.tensors)]
+    wanted = wanted[:: max(1, len(wanted) // MAX_COMPARED_MATRICES)]
+    given = {name: base.tensors[name] for name in wanted if name in base.tensors}
+    changes = compare_sampled_tensors(given, other)
+    differing = {
+        name: sampled
+        for name, sampled in changes.items()
+        if sampled.same < sampled.seen
+        and (given[name].dtype == other[name].dtype or sampled.change > ROUNDING_TO_16_BITS)
+    }
+    if not differing:
+        return None
+    name = max(differing, key=lambda one: differing[one].change)
+    return DifferingWeights(str(folder), name, differing[name].change, len(differing), len(changes))
 
 
 def _median_row_cosine(tensor: StoredTensor, other: StoredTensor) -> float | None:

@@ -118,6 +118,9 @@ class FinalSaveWritesNoWeights(CommandRule):
         stage = _zero_stage(launch)
         if stage is None or stage.value != 3 or _trains_adapter(launch):
             return
+        # Settings of TRL that name the file themselves are judged with it: trained-weights-not-saved.
+        if launch.script is None and first_set_value(launch.settings, ("deepspeed",)) is not None:
+            return
         gathers = first_set_value(launch.deepspeed, ("zero_optimization", GATHERS))
         gathers = gathers or first_set_value(
             launch.accelerate, ("deepspeed_config", "zero3_save_16bit_model")

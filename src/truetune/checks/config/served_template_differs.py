@@ -81,6 +81,7 @@ from truetune.checks.config.evidence.template_marks_before_questions import (
     LLAMA3,
     MARKERS,
     SAVED_TEMPLATES,
+    chat_model_family,
     first_mark_without_role,
     mark_before_question_in_template,
     mark_before_question_of_chat_model,
@@ -274,8 +275,13 @@ class ServedTemplateDiffers(ConfigRule):
         ):
             return
         remedy = f"set {key} to the template of the model's own family, which servers take from the tokenizer"
+        family = chat_model_family(config.spec.model or "")
         if config.stack == "trl":
             remedy = f"remove {key}: the model already has its own chat format"
+        elif config.stack == "llama-factory" and family is not None and family.llama_factory:
+            remedy = f"set {key}: {family.llama_factory}, LLaMA-Factory's template for this model"
+        elif config.stack == "ms-swift":
+            remedy = f"remove {key}: ms-swift then takes the model's own template"
         yield self.finding(
             f"{key} {name} writes {first_mark_without_role(marker)} before a question, but {config.spec.model}"
             f" belongs to a family that writes {mark}" + self._describe_effect_of_own_template(),

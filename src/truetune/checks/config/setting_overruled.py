@@ -3,15 +3,17 @@
 ## What it does
 Finds pairs of settings of which one overrides the other: `warmup_steps` over `warmup_ratio`; `max_steps` over
 `num_train_epochs`, if the rows are available and `max_steps` ends the run before half of the epochs (a warning before
-20 % of them, because most rows are then never seen). It finds held-out rows although nothing is evaluated, and
-`eval_steps` although nothing is evaluated, unless `eval_strategy: "no"` is written. It finds settings that the stack
-only reads if another one has a certain value: Axolotl's `cosine_min_lr_ratio` under `lr_scheduler: cosine`, TRL's
-`ref_model_sync_steps` under `sync_ref_model`, LLaMA-Factory's `simpo_gamma` under `pref_loss: simpo`, torchtune's
-`recipe_checkpoint` under `resume_from_checkpoint`, verl's `kl_loss_coef` under `use_kl_loss`, and others; it is info if
-the other one is explicitly switched off. verl's two KL penalties are alternatives: with a coefficient for each, not
-both of them the default, and both switched off, nothing of what the coefficients ask for is left, and it is a warning.
-It also finds LoRA settings (rank, scale, modules) that differ from the adapter_config.json of an adapter that training
-continues (`lora_model_dir`, `adapter_name_or_path`, `adapters`), and a `dataset_text_field` if the rows are chats.
+20 % of them, because most rows are then never seen); torchtune's `max_steps_per_epoch`, if it ends each epoch before
+half of the rows, and all epochs together see fewer rows than there are. It finds held-out rows although nothing is
+evaluated, and `eval_steps` although nothing is evaluated, unless `eval_strategy: "no"` is written. It finds settings
+that the stack only reads if another one has a certain value: Axolotl's `cosine_min_lr_ratio` under `lr_scheduler:
+cosine`, TRL's `ref_model_sync_steps` under `sync_ref_model`, LLaMA-Factory's `simpo_gamma` under `pref_loss: simpo`,
+torchtune's `recipe_checkpoint` under `resume_from_checkpoint`, verl's `kl_loss_coef` under `use_kl_loss`, and others;
+it is info if the other one is explicitly switched off. verl's two KL penalties are alternatives: with a coefficient for
+each, not both of them the default, and both switched off, nothing of what the coefficients ask for is left, and it is a
+warning. It also finds LoRA settings (rank, scale, modules) that differ from the adapter_config.json of an adapter that
+training continues (`lora_model_dir`, `adapter_name_or_path`, `adapters`), and a `dataset_text_field` if the rows are
+chats.
 
 ## Why it is bad
 The value that you see is not the one that is used. Three epochs with `max_steps: 100` end after 100 steps. Rows that
@@ -70,6 +72,7 @@ from truetune.checks.config.evidence.settings_read_under_conditions import (
     unread_settings,
 )
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import max_steps_of_run
+from truetune.checks.count_optimizer_steps import OptimizerSteps
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.hyperparameter_limits import parse_setting_number
@@ -84,6 +87,7 @@ MOST_OF_A_RUN = 0.5
 
 FEW_OF_A_RUN = 0.2
 """Share below which most rows are never seen: what is left over from a trial"""
+STEPS_OF_AN_EPOCH = "max_steps_per_epoch"
 OLD_NAME = "evaluation_strategy"
 """Of eval_strategy: where it stands, `setting-renamed` says what becomes of it. YAML reads a bare `no` as False."""
 
@@ -342,14 +346,14 @@ class SettingOverruled(ConfigRule):
     def _findings_on_epochs_cut_short(self) -> Iterator[Finding]:
         """Findings on a limit of steps that ends the run long before the epochs that are asked for."""
         config, training = self.subject, self.subject.spec.training
+        if config.stack == "torchtune":
+            yield from self._findings_on_short_epochs_of_torchtune()
+            return
         epochs, limit = training.num_train_epochs, training.max_steps or 0
         both_set = {"training.num_train_epochs", "training.max_steps"} <= {*config.places}
         if not (both_set and epochs and epochs >= 1 and limit > 0):
             return
-        without_limit = training.model_copy(update={"max_steps": None})
-        whole = max_steps_of_run(
-            replace(config, spec=config.spec.model_copy(update={"training": without_limit}))
-        )
+        whole = _steps_without_limit(config)
         # Where the rows are not here, nobody knows how long the epochs would be, and the limit may well be meant.
         if whole is None or limit >= MOST_OF_A_RUN * whole.most:
             return
@@ -369,6 +373,38 @@ class SettingOverruled(ConfigRule):
                 setting_case(config, limit, "training.max_steps"),
             ],
         )
+
+    def _findings_on_short_epochs_of_torchtune(self) -> Iterator[Finding]:
+        """The finding on a limit that ends each epoch long before its rows, as a trial of the settings does."""
+        config, training = self.subject, self.subject.spec.training
+        limit, epochs = config.raw.get(STEPS_OF_AN_EPOCH), training.num_train_epochs
+        whole = _steps_without_limit(config) if type(limit) is int and limit > 0 else None
+        if whole is None or type(limit) is not int or not epochs:
+            return
+        epoch_steps = whole.most / epochs
+        if limit >= MOST_OF_A_RUN * epoch_steps:
+            return
+        # Many short epochs, each of other rows, are a way to save more often.
+        sees_all = bool(training.shuffle) and limit * epochs >= epoch_steps
+        yield self.finding(
+            f"{STEPS_OF_AN_EPOCH} {limit:,} ends each epoch after {_rows_seen(training, limit):,} rows, which is"
+            f" {limit / epoch_steps:.0%} of them",
+            f"set {STEPS_OF_AN_EPOCH} to null, unless this is a test run",
+            severity="info" if sees_all else None,
+            evidence=[whole.why],
+            cases=[
+                setting_case(config, limit, STEPS_OF_AN_EPOCH),
+                setting_case(config, f"{epochs:g}", "training.num_train_epochs"),
+            ],
+        )
+
+
+def _steps_without_limit(config: Config) -> OptimizerSteps | None:
+    """The steps of all epochs, whatever limit the settings set; None where the rows are not here."""
+    without_limit = config.spec.training.model_copy(update={"max_steps": None})
+    return max_steps_of_run(
+        replace(config, spec=config.spec.model_copy(update={"training": without_limit}))
+    )
 
 
 def _alternatives_that_are_all_off(

@@ -5,12 +5,17 @@ For programs that only save at checkpoints: verl's reinforcement learning with a
 positive, which is the default (-1), and NeMo RL with `checkpointing.enabled: false`. verl's SFT always saves at its
 last step and is not checked.
 
+For stacks that save through transformers' Trainer: ZeRO-3 in a full training without
+`stage3_gather_16bit_weights_on_model_save`, and FSDP with `state_dict_type: SHARDED_STATE_DICT` in the settings. It
+does not fire if a file beside the settings merges the shards (`zero_to_fp32.py`, `accelerate merge-weights`).
+
 It is a warning if the setting is left at its default, or if the same settings say where checkpoints go or how many are
 kept. It is info if saving is explicitly switched off, as for a run of which only the curves are wanted.
 
 ## Why it is bad
 verl saves in its training loop if `save_freq` is positive (also at the last step), and nowhere else. The curves rise,
-the run ends without an error, and there is no trained model.
+the run ends without an error, and there is no trained model. Shards can't be loaded: the folder that was to be served
+contains settings and a tokenizer.
 
 ## Example
 ```yaml
@@ -41,6 +46,7 @@ limits their number. If you only measure speed, you don't need to save.
 ## References
 - verl-project/verl#4534, verl-project/verl#260
 - verl 0.8, verl/trainer/ppo/ray_trainer.py (`fit`); verl documentation, "Config Explanation" (`trainer.save_freq`)
+- huggingface/transformers#34524, huggingface/transformers#25817; transformers, `Trainer.save_model`
 - NeMo RL, nemo_rl/algorithms/grpo.py (`checkpointing.enabled`)
 """
 
@@ -48,6 +54,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.config.evidence.saves_without_gathered_weights import (
+    save_without_gathered_weights,
+)
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
     setting_case,
     value_at_dotted_key,
@@ -68,13 +77,16 @@ DEFAULT_FOLDER = "checkpoints/${trainer.project_name}/${trainer.experiment_name}
 """In verl's own file, of which projects keep copies"""
 KEPT = ("trainer.max_actor_ckpt_to_keep", "trainer.max_critic_ckpt_to_keep")
 
+SAVED_BY_TRANSFORMERS = ("trl", "transformers", "llama-factory", "axolotl", "ms-swift")
+"""Stacks whose weights transformers' Trainer saves"""
+
 
 class TrainedWeightsNotSaved(ConfigRule):
     code = "CFG182"
     fault = Fault.TRAINING_RESULT_LOST
     symptoms = ("nothing-is-learned",)
     severity = "warning"
-    stacks = ("verl", "nemo-rl")
+    stacks = ("verl", "nemo-rl", *SAVED_BY_TRANSFORMERS)
 
     def unmet(self) -> Unmet | None:
         """Why the rule can't judge this run; None if it can.
@@ -84,6 +96,9 @@ class TrainedWeightsNotSaved(ConfigRule):
         if (lacking := super().unmet()) is not None:
             return lacking
         config = self.subject
+        if config.stack in SAVED_BY_TRANSFORMERS:
+            is_sharded = config.raw.get("deepspeed") or config.raw.get("fsdp")
+            return None if is_sharded else Unmet("it is about runs with DeepSpeed or FSDP")
         if config.stack == "verl" and (
             config.spec.training.method == "sft"
             or is_switched_on(value_at_dotted_key(config.raw, ONLY_VALIDATES))
@@ -95,10 +110,17 @@ class TrainedWeightsNotSaved(ConfigRule):
 
     def measurement_if_clean(self) -> str:
         """What was measured: when the run saves."""
+        if self.subject.stack in SAVED_BY_TRANSFORMERS:
+            return "no setting keeps the saved weights in shards"
         return f"{self._key_of_setting_that_saves()} {self._value_of_save_setting_or_default()}"
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None:
+            return
+        if self.subject.stack in SAVED_BY_TRANSFORMERS:
+            save = save_without_gathered_weights(self.subject)
+            if save is not None:
+                yield self.finding(save.message, save.remedy, cases=save.cases)
             return
         value = self._value_of_save_setting_or_default()
         if self.subject.stack == "nemo-rl":

@@ -1772,7 +1772,8 @@ GUIDES = (
             Cause("the head of the reward model is not in its adapter: task_type is CAUSAL_LM",
                   "the reward model had 80 percent in training, but after loading it guesses, accuracy 0.50;"
                   " score.weight newly initialized",
-                  ("adapter-leaves-head-out", "fault-named-in-the-output")),
+                  ("adapter-leaves-head-out", "reward-settings-leave-head-out",
+                   "fault-named-in-the-output")),
             Cause("the judge sees the tuned model's answer always in the same place, A or B",
                   "according to my judge DPO versus SFT is 50:50, no matter which settings; win rate, LLM judge",
                   ("judge-sees-one-order",)),

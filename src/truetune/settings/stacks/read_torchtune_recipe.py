@@ -1,8 +1,8 @@
 """Reads the YAML of a torchtune recipe, which names the classes of its parts (`_component_`).
 
 What is read is what decides memory, steps and the rate: the model's folder, LoRA and 4 bits by the name of the model's
-builder, batch, length, precision, optimizer. The rows themselves are not, for a recipe names a function that makes
-them; the local files that it gives to that function are noted, so that they can be counted.
+builder, batch, length, precision, optimizer. A recipe names a function that makes its rows: the local files that it
+gives to torchtune's own builders are read, and those of others are counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from typing import Any
 from truetune.settings.config import Config
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks.config_draft import ConfigDraft, draft_of_document
-from truetune.settings.stacks.datasets_of_config import local_dataset_files
+from truetune.settings.stacks.read_torchtune_datasets import (
+    local_files_of_datasets,
+    read_rows_of_datasets,
+)
 
 TORCHTUNE_RELEASE = "0.6"
 DEFAULTS = {"gradient_accumulation_steps": 1}
@@ -81,9 +84,9 @@ def read_torchtune_config(document: LocatedDocument) -> Config:
         draft.notes.append(
             "optimizer_in_bwd: gradients are freed as they are made; they are counted as kept"
         )
-    draft.notes.append("a recipe of torchtune: its rows are not read; name them beside it")
+    read_rows_of_datasets(draft, datasets)
     config = draft.make_config(RECIPE_KEYS | draft.values.keys(), limit, ())
-    return replace(config, row_files=_local_row_files(draft, datasets))
+    return replace(config, row_files=local_files_of_datasets(draft, datasets))
 
 
 def _dataset_tables(draft: ConfigDraft) -> list[Mapping[str, Any]]:
@@ -106,21 +109,6 @@ def _are_prompts_of_dataset_learned(table: Mapping[str, Any]) -> bool:
     """Are the prompts of a data set learned? By default those of torchtune's Alpaca builders are."""
     builder = _component_name(table).rpartition(".")[2]
     return table.get("train_on_input", builder in LEARN_PROMPTS_BY_DEFAULT) is True
-
-
-def _local_row_files(draft: ConfigDraft, datasets: list[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The local files of all data sets; none where one of them is not here, or only a part of it is taken."""
-    files: list[str] = []
-    for table in datasets:
-        source = table.get("source")
-        # `train[:5%]` takes a part of the rows, and how many is not known before they are read.
-        if not isinstance(source, str) or "[" in str(table.get("split", "")):
-            return ()
-        found = local_dataset_files(draft, source, table.get("data_files"), table.get("data_dir"))
-        if not found:
-            return ()
-        files += found
-    return tuple(files)
 
 
 def _component_name(part: Any) -> str:

@@ -207,11 +207,13 @@ def _read_lora(draft: ConfigDraft) -> None:
         ("use_rslora", "use_rslora"),
         ("use_dora", "use_dora"),
     ):
-        draft.take(
-            f"training.lora.{field}",
-            key,
-            made=_target_module_names if field == "target_modules" else lambda value: value,
-        )
+        made = {"target_modules": _target_module_names, "modules_to_save": _listed_names}.get(field)
+        draft.take(f"training.lora.{field}", key, made=made or (lambda value: value))
+
+
+def _listed_names(value: Any) -> Any:
+    """A list of one name where the option gives it alone, as `--lora_modules_to_save score` does."""
+    return [value] if isinstance(value, str) else value
 
 
 def _target_module_names(value: Any) -> Any:

@@ -7,6 +7,21 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from truetune.cached_for_one_call import cached_for_one_call
+from truetune.checks.config.evidence.published_chat_models import (
+    CHATML,
+    COHERE,
+    DEEPSEEK,
+    EXAONE,
+    GEMMA,
+    GPT_OSS,
+    GRANITE,
+    KIMI,
+    MISTRAL,
+    PHI,
+    PHI4,
+    ChatModelFamily,
+    family_of_published_chat_model,
+)
 from truetune.errors import TruetuneError
 from truetune.render.find_tokenizer_folder import find_tokenizer_folder
 from truetune.render.template_probes import (
@@ -20,12 +35,9 @@ from truetune.settings.config import Config
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.read_axolotl_datasets import preference_strategy_with_own_template
 
-CHATML = "<|im_start|>user"
-GEMMA, GEMMA4 = "<start_of_turn>user", "<|turn>user"
+GEMMA4 = "<|turn>user"
 LLAMA3, LLAMA4 = "<|start_header_id|>user", "<|header_start|>user"
-PHI, DEEPSEEK, MISTRAL = "<|user|>", "<｜User｜>", "[INST]"
-GLM = "<|user|>"
-COHERE = "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>"
+GLM = PHI
 MARKERS: Mapping[str, str] = {
     "chatml": CHATML,
     "chatml_de": CHATML,
@@ -61,7 +73,7 @@ MARKERS: Mapping[str, str] = {
     "phi": PHI,
     "phi_3": PHI,
     "phi_35": PHI,
-    "phi4": "<|im_start|>user<|im_sep|>",
+    "phi4": PHI4,
     "phi4_mini": PHI,
     "zephyr": PHI,
     "deepseek3": DEEPSEEK,
@@ -85,6 +97,35 @@ MARKERS: Mapping[str, str] = {
     "gemma3_vision": GEMMA,
     "phi3": PHI,
     "phi3_5": PHI,
+    "deepseek_r1": DEEPSEEK,
+    "deepseek_v2_5": DEEPSEEK,
+    "deepseek_v3_1": DEEPSEEK,
+    "c4ai": COHERE,
+    "aya": COHERE,
+    "glmz1": GLM,
+    "glm4_moe": GLM,
+    "granite3": GRANITE,
+    "granite4": GRANITE,
+    "gpt_oss": GPT_OSS,
+    "exaone": EXAONE,
+    "exaone4": EXAONE,
+    "moonlight": KIMI,
+    "kimi_k2": KIMI,
+    "mllama": LLAMA3,
+    "devstral": MISTRAL,
+    "mistral_2501": MISTRAL,
+    "pixtral": MISTRAL,
+    "qwq": CHATML,
+    "qwen2_vl": CHATML,
+    "qwen2_5_vl": CHATML,
+    "qwen3_vl": CHATML,
+    "qwen3_coder": CHATML,
+    "qwen3_thinking": CHATML,
+    "qwen3_nothinking": CHATML,
+    "yi_coder": CHATML,
+    "mimo": CHATML,
+    "cpm4": CHATML,
+    "opencoder": CHATML,
     "alpaca": "### Instruction:",
     "vicuna": "USER:",
     "default": "Human:",
@@ -225,7 +266,12 @@ def _longest_mark_in_template(template: str) -> str | None:
 def mark_before_question_of_model(name: str) -> str | None:
     """The first mark before a question in the published template of a model, by its name; None where it is unknown."""
     plain = _normalized_model_name(name)
-    marker = next((marker for start, marker in MARKS_OF_MODELS if re.match(start, plain)), None)
+    family = family_of_published_chat_model(plain)
+    marker = (
+        family.marker
+        if family is not None
+        else next((marker for start, marker in MARKS_OF_MODELS if re.match(start, plain)), None)
+    )
     return first_mark_without_role(marker) if marker is not None else None
 
 
@@ -233,11 +279,16 @@ def mark_before_question_of_chat_model(name: str) -> str | None:
     """The first mark before a question in the published template of a chat model, by its name; None
     for a base, which is trained by any template.
     """
-    return (
-        mark_before_question_of_model(name)
-        if CHAT_MODEL.match(_normalized_model_name(name)) is not None
-        else None
+    is_chat_model = (
+        chat_model_family(name) is not None
+        or CHAT_MODEL.match(_normalized_model_name(name)) is not None
     )
+    return mark_before_question_of_model(name) if is_chat_model else None
+
+
+def chat_model_family(name: str) -> ChatModelFamily | None:
+    """The family of a published chat model whose name does not begin with the family's; None for any other."""
+    return family_of_published_chat_model(_normalized_model_name(name))
 
 
 def _normalized_model_name(name: str) -> str:

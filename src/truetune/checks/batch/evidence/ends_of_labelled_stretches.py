@@ -1,0 +1,229 @@
+"""Finds by the labels alone where answers end, in runs whose rows are not recognised.
+
+A data set that tokenizes each row when it is asked for shows no texts, so no token is known to be of an answer. Its own
+mask tells: what has no label is the prompt, and the stretch of labels behind it is the answer. The trade-off: only runs
+that mask prompts of different lengths are judged. Continued pretraining learns all tokens, and windows over a long text
+mask an equal part of each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.auditing.audit import NO_DOCUMENT, Audit, Sample
+from truetune.checks.batch.evidence.answer_spans import (
+    answers_in_recognised_lines,
+    length_limit_and_is_explicit,
+    lines_with_unshifted_labels,
+    text_around,
+    true_runs,
+)
+from truetune.render.rendering import IGNORED
+
+MIN_ENDS = 4
+"""Fewer whole answers are not judged: a default audit of one line in each of eight batches has more"""
+# A single masked token is a BOS, or a hole of a mask that hides random tokens.
+MIN_MASKED_TOKENS = 2
+"""So many tokens without labels before or behind a stretch are another's text"""
+# A class, a digit or a letter is often read from the first token, and never needs an end.
+MIN_MEDIAN_ANSWER = 4
+"""Half of the answers have at least so many tokens; shorter ones may be classes"""
+MIN_LINES_AT_LIMIT = 3
+"""So many lines of one length, none longer, stand for a limit that no setting names, as for documents"""
+# A text that ends answers may also stand in one of them, and be missing in one.
+MARK_SHARE = 0.9
+"""Share of the answers that end in a text, above which it is a mark of the end"""
+MAX_SHARE_OF_MARK_INSIDE = 0.1
+"""So often, for each answer, may the text of a mark stand inside of answers"""
+MAX_MARK_TOKENS = 8
+# The last is what a part of a character decodes to.
+ENDS_OF_SENTENCES = frozenset(".!?…。！？।\"'”’»)]} \ufffd")
+"""Characters that end any text: by these alone no server stops"""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedEnd:
+    """The end of a stretch of labels behind a prompt without labels."""
+
+    place: str
+    shown: str
+    """The text around the end"""
+    learned: tuple[int, ...]
+    """The ids of the stretch"""
+    sample: Sample | None
+    """None for the labels of an encoder-decoder"""
+    masked_stop: int | None
+    """Place of a stop token without a label right behind it"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """A stretch of labels in a document: `prompt` tokens without labels stand before it."""
+
+    start: int
+    end: int
+    prompt: int
+
+
+def ends_learned_without_stop(audit: Audit) -> list[LearnedEnd]:
+    """The ends of whole answers, where labels hold no stop token at all; empty where one does, or nothing is judged."""
+    ends = ends_of_labelled_stretches(audit)
+    has_stop = any(audit.stops & set(end.learned) for end in ends)
+    return [] if has_stop or _do_answers_end_in_mark(audit, ends) else ends
+
+
+def ends_of_labelled_stretches(audit: Audit) -> list[LearnedEnd]:
+    """The ends of answers that are not cut off, by the labels of lines that were not recognised.
+
+    Returns:
+        Empty where answers are recognised, no prompt is masked, or the answers are too few or too short.
+    """
+    if not audit.stops or answers_in_recognised_lines(audit):
+        return []
+    if audit.facts["model"]["config"].get("is_encoder_decoder"):
+        ends = list(_ends_of_decoder_labels(audit))
+    else:
+        ends = list(_ends_in_lines(audit))
+    if len(ends) < MIN_ENDS or np.median([len(end.learned) for end in ends]) < MIN_MEDIAN_ANSWER:
+        return []
+    return ends
+
+
+def _ends_in_lines(audit: Audit) -> Iterator[LearnedEnd]:
+    """The ends of stretches in lines of a causal model; none where all prompts have one length."""
+    lines = [
+        sample
+        for sample in lines_with_unshifted_labels(audit)
+        if not sample.side and any(sample.supervised)
+    ]
+    stretches = [
+        (sample, document, stretch)
+        for sample in lines
+        for document in _document_ranges(sample)
+        for stretch in _stretches_in_document(sample, document)
+    ]
+    # Windows over a long text mask what they share with the one before, which is as much in each.
+    if any(stretch.prompt < MIN_MASKED_TOKENS for *_, stretch in stretches) or (
+        len({stretch.prompt for *_, stretch in stretches}) < 2
+    ):
+        return
+    is_cut_line = _lines_at_limit(lines)
+    limit, _ = length_limit_and_is_explicit(audit)
+    for sample, (start, end), stretch in stretches:
+        is_last = stretch.end == end
+        is_full = limit is not None and end - start >= limit
+        if is_last and (is_full or (id(sample) in is_cut_line and end == len(sample.ids))):
+            continue
+        behind = int(sample.ids[stretch.end]) if stretch.end < len(sample.ids) else None
+        yield LearnedEnd(
+            sample.place,
+            text_around(sample, stretch.end - 1),
+            tuple(sample.ids[stretch.start : stretch.end].tolist()),
+            sample,
+            stretch.end if stretch.end < end and behind in audit.stops else None,
+        )
+
+
+def _lines_at_limit(lines: list[Sample]) -> frozenset[int]:
+    """The lines (by `id`) that are filled to the length that several share as their longest."""
+    sizes = [int((~sample.padding).sum()) for sample in lines]
+    longest = max(sizes, default=0)
+    if sizes.count(longest) < MIN_LINES_AT_LIMIT:
+        return frozenset()
+    return frozenset(
+        id(sample) for sample, size in zip(lines, sizes, strict=True) if size == longest
+    )
+
+
+def _document_ranges(sample: Sample) -> Iterator[tuple[int, int]]:
+    """(start, end) of each document of a line, padding left out."""
+    owner = np.where(sample.padding, NO_DOCUMENT, sample.documents)
+    edges = np.flatnonzero(np.diff(owner, prepend=NO_DOCUMENT - 1, append=NO_DOCUMENT - 1)).tolist()
+    for start, end in pairwise(edges):
+        if owner[start] != NO_DOCUMENT:
+            yield start, end
+
+
+def _stretches_in_document(sample: Sample, document: tuple[int, int]) -> Iterator[_Stretch]:
+    """The stretches of labels in a document; a masked token inside of one does not part it."""
+    start, end = document
+    runs: list[tuple[int, int]] = []
+    for first, last in true_runs(sample.supervised[start:end]):
+        if runs and first - runs[-1][1] < MIN_MASKED_TOKENS:
+            runs[-1] = (runs[-1][0], last)
+        else:
+            runs.append((first, last))
+    before = 0
+    for first, last in runs:
+        yield _Stretch(start + first, start + last, first - before)
+        before = last
+
+
+def _ends_of_decoder_labels(audit: Audit) -> Iterator[LearnedEnd]:
+    """The ends of an encoder-decoder's labels, which hold answers alone; the padding behind them is left out."""
+    pad = (audit.facts["tokenizer"] or {}).get("pad")
+    lines = [
+        (record.facts["rank"], number, line, _without_padding(labels[line], pad))
+        for record in audit.records
+        for number, batch in enumerate(record.batches)
+        if (labels := batch.get("labels")) is not None
+        and labels.ndim == 2
+        and labels.dtype.kind in "iu"
+        for line in range(len(labels))
+    ]
+    sizes = Counter(len(ids) for *_, ids in lines)
+    longest = max(sizes, default=0)
+    for rank, number, line, ids in lines:
+        if not len(ids) or (len(ids) == longest and sizes[longest] >= MIN_LINES_AT_LIMIT):
+            continue
+        of_rank = f" of rank {rank}" if rank else ""
+        shown = (
+            repr(audit.probes.tokenizer.backend.decode(ids[-12:].tolist())) if audit.probes else ""
+        )
+        yield LearnedEnd(
+            f"batch {number}, line {line}{of_rank}", shown, tuple(ids.tolist()), None, None
+        )
+
+
+def _without_padding(labels: NDArray[np.int64], pad: int | None) -> NDArray[np.int64]:
+    """The labels of a line that count, without pad ids behind them. A pad that is a stop token is not told from one."""
+    kept = labels[labels != IGNORED]
+    end = len(kept)
+    while pad is not None and end > 1 and kept[end - 1] == pad and kept[end - 2] == pad:
+        end -= 1
+    return kept[:end]
+
+
+def _do_answers_end_in_mark(audit: Audit, ends: list[LearnedEnd]) -> bool:
+    """Do nearly all answers end in one text that stands nowhere else in them, by which a server can stop?"""
+    for size in range(1, MAX_MARK_TOKENS + 1):
+        tails = Counter(end.learned[-size:] for end in ends if len(end.learned) > size)
+        if not tails:
+            return False
+        tail, count = tails.most_common(1)[0]
+        if count < MARK_SHARE * len(ends):
+            return False
+        inside = sum(_count_inside(end.learned, tail) for end in ends)
+        if inside <= MAX_SHARE_OF_MARK_INSIDE * len(ends) and _may_stop_server(audit, tail):
+            return True
+    return False
+
+
+def _count_inside(learned: tuple[int, ...], tail: tuple[int, ...]) -> int:
+    """How often these ids stand in an answer, its end left out."""
+    size = len(tail)
+    return sum(learned[i : i + size] == tail for i in range(len(learned) - size))
+
+
+def _may_stop_server(audit: Audit, tail: tuple[int, ...]) -> bool:
+    """Is it more than the end of a sentence? A text that is not known may be."""
+    if audit.probes is None:
+        return True
+    text = audit.probes.tokenizer.backend.decode(list(tail), skip_special_tokens=False)
+    return not text or not set(text) <= ENDS_OF_SENTENCES
