@@ -117,6 +117,7 @@ class FlatLoss(LogRule):
         "first-loss-above-guessing",
         "almost-nothing-is-trained",
         "loss-stuck-high-without-gradient",
+        "loss-scale-collapses",
     )
     kinds = ("language",)
     needs = ("loss",)
