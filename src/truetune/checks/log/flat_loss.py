@@ -118,6 +118,7 @@ class FlatLoss(LogRule):
         "almost-nothing-is-trained",
         "loss-stuck-high-without-gradient",
         "loss-scale-collapses",
+        "loss-repeats-exactly",
     )
     kinds = ("language",)
     needs = ("loss",)
