@@ -2,8 +2,8 @@
 
 What is read as a record: transformers' `{'loss': 1.2, ...}` (also behind a logger's prefix, as Axolotl and
 LLaMA-Factory write it), `Step 1 | loss:1.2 lr:2e-5` (torchtune, litgpt), `iter 100: loss 2.3` and `Epoch 1, loss 2.3`
-(loops of one's own), the lines of verl and prime-rl, numbers behind a bar of tqdm (Lightning), and the table
-`Step Training Loss` of notebooks.
+(loops of one's own), the lines of verl and prime-rl, numbers behind a bar of tqdm (Lightning) or in the text before it
+(`set_description`), and the table `Step Training Loss` of notebooks.
 """
 
 from __future__ import annotations
@@ -117,6 +117,8 @@ RANK_PREFIX = re.compile(r"^\s*\W{0,2}rank[ :=]{0,2}(?P<rank>\d{1,5})\b", re.I)
 NUM_EPOCHS = re.compile(r"Num Epochs = (\d{1,4}(?:,\d{3})*)")
 EPOCH_ROUNDING = 0.0051
 """What transformers' two digits of an epoch leave open, and a little for computing"""
+HELD_OUT_BAR = re.compile(r"\b(?:val|valid|dev|test|infer|predict|held)|eval", re.I)
+"""In the text before a bar over rows that are not trained on"""
 MAX_BARS = 256
 """Lengths of bars that are kept"""
 MAX_PENDING = 10_000
@@ -176,6 +178,10 @@ class _RecordCollector:
         """Batches of the epochs before this one, where a counter without a word begins again with each"""
         self.counts_steps = False
         """A loss with a step or a batch was printed: one of a whole epoch beside them is their mean"""
+        self.last_described = ""
+        """The text before and behind the last bar that shows a loss: tqdm draws it again with each step"""
+        self.described_total = 0
+        """The length of the bars that show a loss"""
         self.rate: str | None = None
         """The rate in force, as DeepSpeed printed it last: loops of one's own print their loss without it"""
         self.rank = ""
@@ -191,7 +197,7 @@ class _RecordCollector:
             self.waited += 1
         record = self._parse_notebook_table_row(text) or parse_printed_record(text)
         if not record and bar is not None:
-            record = _record_behind_bar(bar)
+            record = _record_behind_bar(bar) or self._record_in_text_of_bar(bar)
         self._note_deepspeed_learning_rate(text)
         self._note_planned_epochs(text)
         if record and self._is_of_chosen_rank(record, text):
@@ -219,11 +225,33 @@ class _RecordCollector:
         """The step of a batch of an epoch, counted over all epochs."""
         # A counter that ran to its end and begins again counts batches of an epoch; one that goes back from
         # elsewhere is that of a resumed run.
-        begins_again = batch <= total / 10 or batch == self.last_batch == total
+        begins_again = batch <= max(1, total / 10) or batch == self.last_batch == total
         if begins_again and self.last_batch >= total * 9 / 10:
             self.batches_before += int(total)
         self.last_batch = batch
         return self.batches_before + batch
+
+    def _record_in_text_of_bar(self, bar: ProgressBar) -> dict[str, Any] | None:
+        """The record in the text before a bar, or in words behind it: `Epoch 1, Loss: 1.39:  1%| | 1/252 [...]`; None
+        where no loss of the training is in it, or the one that was there before.
+        """
+        text = f"{bar.text_before} {bar.text_behind}"
+        if "loss" not in text.lower() or HELD_OUT_BAR.search(bar.text_before):
+            return None
+        losses = _losses_in_custom_loop_line(text)
+        if "loss" not in losses or text == self.last_described:
+            return None
+        self.last_described = text
+        self.described_total = self.described_total or bar.total
+        if bar.total != self.described_total:
+            self.log_builder.note_skipped("losses beside progress bars of another length")
+            return None
+        record = losses | _other_figures_in_custom_loop_line(text, has_loss=True)
+        epoch = EPOCH_NUMBER.search(text)
+        if epoch is not None:
+            record["epoch"] = epoch[1]
+        # a bar over one epoch begins again with the next one, a bar over the run goes on
+        return record | {"step": self._global_step_of_batch(bar.done, bar.total)}
 
     def _note_deepspeed_learning_rate(self, text: str) -> None:
         """Keep the learning rate that a line of DeepSpeed's prints."""

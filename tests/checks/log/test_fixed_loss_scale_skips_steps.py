@@ -19,6 +19,19 @@ OLDER = (
     "[stage3.py:2210:_overflow_clean_up] [deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale:"
     " {before}, reducing to {after}\n"
 )
+DEEPSPEED_WITHOUT_ZERO = (
+    "[2026-01-05 10:00:00,019] [INFO] [logging.py:96:log_dist] [Rank 0] Overflow detected. Skipping step."
+    " Attempted loss scale: {before}, reducing to {after}\n"
+)
+APEX = "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to {after}\n"
+FAIRSEQ = (
+    "2026-01-05 10:00:00 | INFO | fairseq.trainer | NOTE: gradient overflow detected, ignoring gradient,"
+    " setting loss scale to: {after}\n"
+)
+WAITING = (
+    "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: {before}, but hysteresis is 2."
+    " Reducing hysteresis to 1\n"
+)
 DYNAMIC = (
     "[deepspeed] fp16 dynamic loss scale overflow! Skipping step."
     " Attempted loss scale: {before}, reducing to {after}\n"
@@ -119,3 +132,49 @@ def test_steps_that_are_all_skipped_are_no_frozen_parameters(tmp_path: Path) -> 
 def test_norms_of_zero_without_an_overflow_are_frozen_parameters(tmp_path: Path) -> None:
     log = "".join(record(step, rate=1e-5) for step in range(30))
     assert "LOG005" in {one.code for one in found(tmp_path, log)}
+
+
+def halved(first: float, least: float, times_at_least: int) -> list[tuple[float, float]]:
+    """A scale that is halved down to the least, and overflows there."""
+    scales = []
+    while first > least:
+        scales.append((first, max(first / 2, least)))
+        first /= 2
+    return [*scales, *[(least, least)] * times_at_least]
+
+
+NO_LEAST = [(65536.0 / 2**n, 32768.0 / 2**n) for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("log", "severity"),
+    [
+        (log_of(DEEPSPEED_WITHOUT_ZERO, halved(4096, 1, 40)), "error"),
+        (log_of(OVERFLOW, halved(2.0**32, 1.0, 30)), "error"),
+        (log_of(OVERFLOW, halved(65536, 128, 40)), "error"),
+        (log_of(APEX, NO_LEAST), "error"),
+        (log_of(FAIRSEQ, NO_LEAST), "error"),
+        (WAITING.format(before=4096, after=4096) + log_of(OVERFLOW, halved(4096, 1, 40)), "error"),
+        (log_of(OVERFLOW, [(1.0, 1.0)] * 30), "error"),
+        (log_of(OVERFLOW, halved(65536, 1, 40), steps=120), "warning"),
+    ],
+)
+def test_a_scale_that_overflows_at_its_least(tmp_path: Path, log: str, severity: str) -> None:
+    severities = {one.code: one.severity for one in found(tmp_path, log)}
+    assert severities.get("LOG063") == severity
+    assert severities.keys().isdisjoint({"LOG146", "LOG005", "LOG023", "LOG006"})
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        log_of(DEEPSPEED_WITHOUT_ZERO, halved(4096, 128, 0), steps=60),
+        log_of(APEX, NO_LEAST[:12], steps=60),
+        log_of(FAIRSEQ, NO_LEAST[:4], steps=60),
+        log_of(OVERFLOW, halved(65536, 1, 2), steps=300),
+        log_of(OVERFLOW, halved(65536, 1, 8), steps=400),
+        WAITING.format(before=4096, after=4096) + log_of(OVERFLOW, halved(4096, 512, 0), steps=60),
+    ],
+)
+def test_a_search_that_ends(tmp_path: Path, log: str) -> None:
+    assert "LOG063" not in {one.code for one in found(tmp_path, log)}

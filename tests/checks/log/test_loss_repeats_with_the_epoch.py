@@ -56,6 +56,13 @@ def blocks(passed: np.ndarray) -> np.ndarray:
     return (1.5 + 0.4 * (place.astype(int) == 1)) * np.exp(-0.9 * (place % 1)) * 0.95**passed
 
 
+def four_classes(passed: np.ndarray) -> np.ndarray:
+    """Four classes one after the other, each learned while it lasts, from its own level."""
+    place = passed % 1 * 4
+    level = np.array([1.0, 1.6, 1.4, 2.2])[place.astype(int)]
+    return level * (0.35 + 0.65 * np.exp(-4 * (place % 1))) * 0.8**passed
+
+
 def two_levels(passed: np.ndarray) -> np.ndarray:
     return np.where(passed % 1 < 0.6, 1.0, 1.8) * 0.9**passed
 
@@ -87,6 +94,11 @@ def grouped(passed: np.ndarray) -> np.ndarray:
     return 1.5 + 0.5 * (passed * 6 % 1)
 
 
+def grouped_in_quarters(passed: np.ndarray) -> np.ndarray:
+    """A short epoch, in four stretches by length."""
+    return (1.5 + 0.5 * (passed * 4 % 1)) * 0.9**passed
+
+
 def restarts(passed: np.ndarray) -> np.ndarray:
     return 0.5 * (1 + np.cos(np.pi * (passed % 1)))
 
@@ -97,6 +109,9 @@ def restarts(passed: np.ndarray) -> np.ndarray:
         (blocks, {"epochs": 4, "steps": 80, "noise": 0.05}, "in blocks of similar rows (the loss jumps at 32%, 66% of the epoch)"),
         (blocks, {"epochs": 3, "steps": 400, "noise": 0.1, "every": 10}, "every 400 steps"),
         (blocks, {"epochs": 2, "steps": 90, "noise": 0.05, "whole": True}, "every 90 steps"),
+        (four_classes, {"epochs": 5, "steps": 620, "noise": 0.06, "every": 10}, "in blocks of similar rows"),
+        (four_classes, {"epochs": 3, "steps": 260, "noise": 0.03, "every": 5}, "in blocks of similar rows"),
+        (four_classes, {"epochs": 2, "steps": 260, "noise": 0.1, "every": 4}, "in blocks of similar rows"),
         (two_levels, {"epochs": 3, "steps": 120, "noise": 0.1}, "warning"),
         (longer_and_longer, {"epochs": 4, "steps": 100, "noise": 0.05}, "goes one way within each epoch"),
         (easier_and_easier, {"epochs": 5, "steps": 60, "noise": 0.08}, "goes one way within each epoch"),
@@ -116,6 +131,8 @@ def test_rows_that_come_in_the_same_order(
         (falls, {"epochs": 3, "steps": 100, "noise": 0.02}),
         (falls, {"epochs": 5, "steps": 40, "noise": 0.2}),
         (memorised, {"epochs": 4, "steps": 80, "noise": 0.05}),
+        (grouped_in_quarters, {"epochs": 3, "steps": 120, "noise": 0.03}),
+        (grouped_in_quarters, {"epochs": 2, "steps": 80, "noise": 0.02}),
         (grouped, {"epochs": 3, "steps": 300, "noise": 0.03}),
         (lambda passed: 1 + 0.4 * restarts(passed), {"epochs": 4, "steps": 90, "noise": 0.03, "rate": restarts}),
         (lambda passed: 1.5 + 0.4 * np.sin(passed * 2 * np.pi * 1.37), {"epochs": 4, "steps": 90, "noise": 0.03}),

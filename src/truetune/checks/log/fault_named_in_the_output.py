@@ -68,8 +68,10 @@ class FaultNamedInTheOutput(OutputRule):
                 continue  # it says what the exception means, which run-ended-in-an-exception shows
             if notice.count < known.least_share_of_steps * self.subject.done_steps:
                 continue  # normal at some of the steps
-            if known.name == SKIPPED and output.skips.is_loss_scale_fixed:
-                continue  # fixed-loss-scale-skips-steps says so, with the cause
+            if known.name == SKIPPED and (
+                output.skips.is_loss_scale_fixed or output.skips.is_loss_scale_at_its_least
+            ):
+                continue  # fixed-loss-scale-skips-steps or loss-scale-collapses says so, with the cause
             yield self.finding(
                 f"the output says: {known.title}",
                 known.advice.replace("{gpu}", "SIZE"),

@@ -47,14 +47,16 @@ from collections.abc import Iterator
 
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
+from truetune.checks.log.float16_use_and_overflow import (
+    MIN_SKIPPED_SHARE,
+    count_made_or_skipped_steps,
+    skipped_steps_of,
+)
 from truetune.checks.rule import OutputRule
 from truetune.checks.severity_by_trainer import is_nearly_all
 from truetune.logs.console.steps_skipped_on_float16_overflow import SkippedSteps
 from truetune.logs.facts_in_files_beside_log import LOSS_SCALE
 from truetune.logs.run_log import RunLog
-
-# Chosen: below a tenth, single batches overflow, and the run learns from the others.
-MIN_SHARE = 0.1
 
 
 class FixedLossScaleSkipsSteps(OutputRule):
@@ -65,7 +67,7 @@ class FixedLossScaleSkipsSteps(OutputRule):
 
     def measurement_if_clean(self) -> str:
         """How many steps overflow in float16, and how many of them leave the loss scale as it is."""
-        skips = _skipped_steps_of(self.subject)
+        skips = skipped_steps_of(self.subject)
         return (
             f"{skips.overflows:,} steps overflow in float16; {skips.unchanged:,} leave the loss scale"
             " as it is"
@@ -73,12 +75,12 @@ class FixedLossScaleSkipsSteps(OutputRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        skips = _skipped_steps_of(log)
+        skips = skipped_steps_of(log)
         if not skips.is_loss_scale_fixed or log.output is None:
             return
-        steps = _count_made_or_skipped_steps(log, skips)
+        steps = count_made_or_skipped_steps(log)
         skipped = max(skips.overflows, skips.skipped)
-        if steps is not None and skipped < MIN_SHARE * steps:
+        if steps is not None and skipped < MIN_SKIPPED_SHARE * steps:
             return
         is_spoiled = is_nearly_all(skipped, steps)
         of = f" of {steps:,}" if steps is not None else ""
@@ -94,20 +96,6 @@ class FixedLossScaleSkipsSteps(OutputRule):
             count=skipped,
             total=steps,
         )
-
-
-def _skipped_steps_of(log: RunLog) -> SkippedSteps:
-    """What the output says of skipped steps."""
-    return log.output.skips if log.output is not None else SkippedSteps()
-
-
-def _count_made_or_skipped_steps(log: RunLog, skips: SkippedSteps) -> int | None:
-    """The number of steps that were made or skipped; None where the log does not say it."""
-    done = log.output.done if log.output is not None else 0
-    numbered = int(log.last_step) if log.is_numbered else 0
-    steps = skips.steps or done or numbered
-    # A count may be older than the last overflows.
-    return max(steps, skips.overflows) if steps else None
 
 
 def _fixed_scale_evidence(log: RunLog, skips: SkippedSteps) -> Iterator[str]:

@@ -117,6 +117,8 @@ class FlatLoss(LogRule):
         "first-loss-above-guessing",
         "almost-nothing-is-trained",
         "loss-stuck-high-without-gradient",
+        "loss-scale-collapses",
+        "loss-repeats-exactly",
     )
     kinds = ("language",)
     needs = ("loss",)

@@ -12,13 +12,31 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.identify_model_by_published_name import family_known_to_overflow_float16
+from truetune.logs.console.steps_skipped_on_float16_overflow import SkippedSteps
 from truetune.logs.facts_in_files_beside_log import SettingBeside
 from truetune.logs.run_log import RunLog
 
 FLOAT16_SETTING = "fp16"
 MODEL_SETTING = "model"
+MIN_SKIPPED_SHARE = 0.1
+"""Of the steps. Chosen: below a tenth, single batches overflow, and the run learns from the others"""
 MIN_RECORDS = 8
 """Records of a learning rate that does not move: a scale of float16 that is still looked for skips the first steps"""
+
+
+def skipped_steps_of(log: RunLog) -> SkippedSteps:
+    """What the output says of skipped steps."""
+    return log.output.skips if log.output is not None else SkippedSteps()
+
+
+def count_made_or_skipped_steps(log: RunLog) -> int | None:
+    """The number of steps that were made or skipped; None where the log does not say it."""
+    skips = skipped_steps_of(log)
+    done = log.output.done if log.output is not None else 0
+    numbered = int(log.last_step) if log.is_numbered else 0
+    steps = skips.steps or done or numbered
+    # A count may be older than the last overflows.
+    return max(steps, skips.overflows) if steps else None
 
 
 def is_float16_run(log: RunLog) -> bool:

@@ -165,7 +165,9 @@ class GradNormZero(LogRule):
             return True
         log = self.subject
         if log.output is not None and (
-            log.output.skips.is_loss_scale_fixed or log.output.skips.is_every_step_skipped
+            log.output.skips.is_loss_scale_fixed
+            or log.output.skips.is_loss_scale_at_its_least
+            or log.output.skips.is_every_step_skipped
         ):
             return True
         return log.kind == "reinforcement" and (

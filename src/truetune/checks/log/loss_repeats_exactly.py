@@ -1,8 +1,9 @@
 """The same losses repeat to the last digit: the weights do not change.
 
 ## What it does
-Looks for losses that repeat with all their digits (four at least): in a row, or with the period of an epoch. It fires
-if half of the records in the second half of the run, ten at least, equal the record a fixed number of records before.
+Looks for losses that repeat with all their digits: in a row, or with the period of an epoch. With four digits and more
+it fires if half of the records in the second half of the run, ten at least, equal the record a fixed number of records
+before. With fewer digits it fires if nearly the whole run repeats one sequence of losses, three times at least.
 
 ## Why it is bad
 The same rows give exactly the same loss only if no weight has changed. Updates are rounded away (bf16 weights with a
@@ -51,6 +52,16 @@ from truetune.logs.run_log import Floats
 MIN_REPEATS = 10
 DIGITS = 1_000
 """A value must be so many times its last digit."""
+# Losses of two or three digits. Two that are spread over so many times their last digit agree by chance once in 35
+# pairs (1 / (2 * sqrt(pi) * 10)), so 20 that all do are none. Chosen: a slow run of few steps moves no digit either,
+# so that the sequence has to come three times.
+MIN_SPREAD_IN_DIGITS = 10.0
+MIN_SEQUENCES = 3
+MIN_REPEATS_OF_FEW_DIGITS = 20
+WHOLE_RUN = 0.95
+"""Of the records. Chosen: the rest is a last batch that is cut, or a record that was not logged"""
+MAX_PERIODS_TRIED = 20
+"""The distances at which most values return first: chosen, it bounds the work for a long log"""
 
 
 class LossRepeatsExactly(LogRule):
@@ -58,7 +69,7 @@ class LossRepeatsExactly(LogRule):
     fault = Fault.NO_WEIGHT_TRAINED
     severity = "error"
     since = "0.1.0"
-    kinds = ("language",)
+    kinds = ("language", "reward")
     needs = ("loss",)
     least = 2 * MIN_REPEATS
 
@@ -76,11 +87,9 @@ class LossRepeatsExactly(LogRule):
             return Unmet("every gradient norm is 0, which grad-norm-zero is about")
         if self._is_curve_all_zero("learning_rate"):
             return Unmet("the learning rate is 0 throughout, which flat-loss is about")
-        return (
-            Unmet("the losses are logged with too few digits")
-            if np.median(value) < DIGITS * _rounding_unit(value)
-            else None
-        )
+        if _has_enough_digits(value) or _period_of_whole_run(value):
+            return None
+        return Unmet("the losses are logged with too few digits")
 
     def measurement_if_clean(self) -> str:
         """How many losses repeat an earlier one to the last digit."""
@@ -106,19 +115,14 @@ class LossRepeatsExactly(LogRule):
         loss = log.curve("loss").finite()
         live = loss.value != 0
         value, n = loss.value[live], int(live.sum())
-        if (
-            log.kind != "language"
-            or n < self.least
-            or self._is_curve_all_zero("grad_norm")
-            or np.median(value) < DIGITS * _rounding_unit(value)
-        ):
+        if log.kind not in self.kinds or n < self.least or self._is_curve_all_zero("grad_norm"):
             return
-        lags = _records_since_same_value(value)
-        late = lags[n // 2 :]
-        lag = int(np.bincount(late[late > 0]).argmax()) if late.any() else 0
-        if not lag or (late == lag).sum() < max(MIN_REPEATS, 0.5 * late.size):
+        late_period = _period_of_second_half(value) if _has_enough_digits(value) else 0
+        lag = late_period or _period_of_whole_run(value)
+        if not lag:
             return
-        again, different = int((lags > 0).sum()), int(np.unique(value).size)
+        again = int((_records_since_same_value(value) > 0).sum())
+        different = int(np.unique(value).size)
         if self._is_curve_all_zero("learning_rate"):
             return
         yield self.finding(
@@ -136,6 +140,37 @@ class LossRepeatsExactly(LogRule):
             total=n,
             figure=draw_curves("loss", {"loss": loss}),
         )
+
+
+def _has_enough_digits(value: Floats) -> bool:
+    """Are the losses logged with so many digits that two of them agree by chance hardly ever?"""
+    return bool(np.median(value) >= DIGITS * _rounding_unit(value))
+
+
+def _period_of_second_half(value: Floats) -> int:
+    """The number of records after which half of the later losses return; 0 where they don't."""
+    lags = _records_since_same_value(value)
+    late = lags[value.size // 2 :]
+    lag = int(np.bincount(late[late > 0]).argmax()) if late.any() else 0
+    return lag if (late == lag).sum() >= max(MIN_REPEATS, 0.5 * late.size) else 0
+
+
+def _period_of_whole_run(value: Floats) -> int:
+    """The number of records after which nearly all losses of the run return; 0 where there is none.
+
+    One value all the time is no sequence: with few digits, it is a loss that hardly moves.
+    """
+    if value.std() < MIN_SPREAD_IN_DIGITS * _rounding_unit(value):
+        return 0
+    counts = np.bincount(_records_since_same_value(value))
+    counts[0] = 0
+    for lag in sorted(int(one) for one in np.argsort(counts)[::-1][:MAX_PERIODS_TRIED]):
+        if lag < 2 or MIN_SEQUENCES * lag > value.size:
+            continue
+        repeats = int((value[lag:] == value[:-lag]).sum())
+        if repeats >= max(MIN_REPEATS_OF_FEW_DIGITS, WHOLE_RUN * (value.size - lag)):
+            return lag
+    return 0
 
 
 def _rounding_unit(value: Floats) -> float:

@@ -2,8 +2,9 @@
 
 ## What it does
 Reads the loss scale that Megatron, fairseq and loops with a `GradScaler` print. It fires if the scale was 64 or more,
-falls to 1 or below, and stays there. The halvings of the first steps, which end at some hundreds or thousands, are the
-normal search for a scale.
+falls to 1 or below, and stays there. It also reads the lines of DeepSpeed, Apex and fairseq on single overflows: it
+fires if the scale came down to its least (`reducing to 1` again and again) and a tenth of the steps or more were
+skipped. The halvings of the first steps, which end at some hundreds or thousands, are the normal search for a scale.
 
 ## Why it is bad
 The scale is halved at each step whose gradients are infinite, and that step is skipped. Below 1 it makes small
@@ -30,6 +31,7 @@ skipped steps has to start again, or from a checkpoint before the fall.
 
 ## References
 - Micikevicius et al. 2018, "Mixed Precision Training" (arXiv 1710.03740), section 3.2
+- deepspeed/runtime/fp16/loss_scaler.py (`min_loss_scale`, 1 by default)
 - NVIDIA/Megatron-LM megatron/core/optimizer/grad_scaler.py; pytorch torch/amp/grad_scaler.py
 """
 
@@ -40,13 +42,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.faults import Fault
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.log.float16_use_and_overflow import (
+    MIN_SKIPPED_SHARE,
+    count_made_or_skipped_steps,
     float16_overflow_evidence,
     float16_overflow_remedy,
+    skipped_steps_of,
 )
 from truetune.checks.rule import LogRule
+from truetune.checks.severity_by_trainer import is_nearly_all
+from truetune.logs.run_log import Curve
 
 MIN_POINTS = 8
 """Records. Chosen by hand: a scale that begins at 64 takes six halvings to fall to 1"""
@@ -64,17 +72,68 @@ class LossScaleCollapses(LogRule):
     needs = ("loss_scale",)
     least = MIN_POINTS
 
+    def unmet(self) -> Unmet | None:
+        """Met by lines on overflows as well, where the log has no curve of the scale."""
+        return None if skipped_steps_of(self.subject).overflows else super().unmet()
+
     def measurement_if_clean(self) -> str:
         """The highest and the last loss scale."""
         scale = self.subject.curve("loss_scale").finite()
+        if not scale:
+            skips = skipped_steps_of(self.subject)
+            return (
+                f"{skips.overflows:,} steps overflow in float16, and the last loss scale tried is"
+                f" {skips.scale:.4g}"
+            )
         return (
             f"the loss scale is {scale.value.max():.4g} at most and {scale.value[-1]:.4g} at the"
             " end"
         )
 
     def findings(self) -> Iterator[Finding]:
+        scale = self.subject.curve("loss_scale").finite()
+        findings = list(self._findings_on_logged_scale(scale))
+        yield from findings or self._findings_on_printed_overflows()
+
+    def _findings_on_printed_overflows(self) -> Iterator[Finding]:
+        """A finding where single overflows are printed until the scale is at its least, and there too."""
         log = self.subject
-        scale = log.curve("loss_scale").finite()
+        skips = skipped_steps_of(log)
+        if not skips.is_loss_scale_at_its_least or log.output is None:
+            return
+        steps = count_made_or_skipped_steps(log)
+        skipped = max(skips.overflows, skips.skipped)
+        if steps is not None and skipped < MIN_SKIPPED_SHARE * steps:
+            return
+        of = f" of {steps:,}" if steps is not None else ""
+        is_spoiled = is_nearly_all(skipped, steps)
+        yield self.finding(
+            f"{skipped:,}{of} steps overflow in float16 and are skipped, down to the smallest loss scale"
+            f" ({skips.scale:.4g})" + (": nothing is trained" if is_spoiled else ""),
+            f"{float16_overflow_remedy(log)}; if the loss overflows in float32 too, the weights or the inputs are"
+            " wrong: look for NaN or huge values in them",
+            severity="error" if is_spoiled else "warning",
+            evidence=(
+                f"the first scale that overflows is {skips.first_scale:,.0f}, the last one {skips.scale:.4g}; the last"
+                f" {skips.at_least:,} overflows in a row do not lower it, or find it at 1 or below",
+                *(
+                    (
+                        f"line {skips.counted_at:,}: DeepSpeed counts {skips.skipped:,} of {skips.steps:,} steps as"
+                        " skipped",
+                    )
+                    if skips.steps
+                    else ()
+                ),
+                *float16_overflow_evidence(log),
+            ),
+            cases=(Case(skips.text, file=log.output.file, line=skips.line),),
+            count=skipped,
+            total=steps,
+        )
+
+    def _findings_on_logged_scale(self, scale: Curve) -> Iterator[Finding]:
+        """A finding where the logged scale falls to 1 or below, and stays there."""
+        log = self.subject
         if scale.step.size < MIN_POINTS or scale.value.max() < MIN_FIRST_SCALE:
             return
         highest = int(np.argmax(scale.value))

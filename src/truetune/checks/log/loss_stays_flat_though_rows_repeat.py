@@ -71,6 +71,7 @@ class LossStaysFlatThoughRowsRepeat(LogRule):
         "flat-loss",
         "learning-rate-ended-early",
         "first-loss-above-guessing",
+        "loss-repeats-exactly",
     )
     kinds = ("language",)
     needs = ("loss", "epoch")

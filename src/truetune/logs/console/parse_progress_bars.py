@@ -1,7 +1,8 @@
 """Parses progress bars of tqdm in console output, and the numbers after them.
 
 A bar tells three things that records may not: the step at which one was printed, how many there will be, and how long a
-step takes. Only tqdm's form is read; it is that of transformers, datasets, Lightning and most scripts.
+step takes. Loops of one's own write their loss before it or behind it. Only tqdm's form is read; it is that of
+transformers, datasets, Lightning and most scripts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ BAR_PATTERN = re.compile(
 BAR_SPEED = re.compile(r"^\s*(?P<figure>\d{1,9}(?:\.\d{1,9})?)\s?(?P<unit>s/|[a-zA-Z]{1,12}/s)")
 BAR_DESCRIPTION = re.compile(r"^\s*(?P<unit>[^\s\d].{0,60}?):?\s*\d{1,3}%\|")
 EPOCH_NUMBER = re.compile(r"\bepoch[\s:\[]{0,3}(?P<epoch>\d{1,6})", re.IGNORECASE)
+MAX_DESCRIPTION = 300
+"""Characters before a bar that are kept. Chosen: a line of a terminal is shorter"""
 NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|(?:nan|inf)(?:\.0)?)"
 """tqdm pads what it takes for a whole number: Lightning's bar shows NaN as `nan.0`"""
 NAMED_VALUE = re.compile(
@@ -43,6 +46,10 @@ class ProgressBar:
     """What one step takes, as the bar says"""
     gone: float | None = None
     """Seconds since the bar began"""
+    text_before: str = ""
+    """What `set_description` put before it: `Epoch 1, Step 3, Loss: 1.39`"""
+    text_behind: str = ""
+    """What stands behind its speed: `, loss: 1.39`"""
 
 
 def parse_progress_bar(text: str) -> ProgressBar | None:
@@ -64,6 +71,8 @@ def parse_progress_bar(text: str) -> ProgressBar | None:
         epoch=int(epoch["epoch"]) if epoch else None,
         seconds=_seconds_per_step(match["speed"] or ""),
         gone=_parse_elapsed_seconds(match["gone"]),
+        text_before=text[max(0, match.start() - MAX_DESCRIPTION) : match.start()],
+        text_behind=match["more"],
     )
 
 
