@@ -21,12 +21,15 @@ from tests.auditing.tiny_rollouts import grpo, online_dpo, tiny_model
 
 # Each trains for some seconds; the steps themselves take a tenth of one.
 pytestmark = pytest.mark.slow
+# As users break it, whatever the annotations of TRL's methods say.
+GRPO: Any = trl.GRPOTrainer
+OnlineDPO: Any = OnlineDPOTrainer
 LAST_STEP = 5
 PAGE = Path(__file__).parents[2] / "docs" / "rollouts.md"
 OBSERVATION = " 42 is in it\n"
 
 
-class WithoutGenerationPrompt(trl.GRPOTrainer):
+class WithoutGenerationPrompt(GRPO):
     """The prompt ends with the question."""
 
     def _tokenize_prompts(self, prompts: Any) -> Any:
@@ -34,7 +37,7 @@ class WithoutGenerationPrompt(trl.GRPOTrainer):
         return ids, None, {}
 
 
-class EncodedAgain(trl.GRPOTrainer):
+class EncodedAgain(GRPO):
     """Answers are decoded, and encoded again."""
 
     def _generate_single_turn(self, *args: Any, **given: Any) -> Any:
@@ -44,7 +47,7 @@ class EncodedAgain(trl.GRPOTrainer):
         return [[*one, self.processing_class.eos_token_id] for one in again], logps
 
 
-class Agent(trl.GRPOTrainer):
+class Agent(GRPO):
     """After its first turn the model is told something, and writes a second one."""
 
     def _tool_call_loop(
@@ -88,7 +91,7 @@ class HistoryEncodedAgain(Agent):
         return list(self.processing_class(text, add_special_tokens=False)["input_ids"])
 
 
-class ChangedOutput(trl.GRPOTrainer):
+class ChangedOutput(GRPO):
     """Changes what a generation gave, as a method that is overridden does."""
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
@@ -133,20 +136,20 @@ class AdvantagesOfOtherRows(ChangedOutput):
         output["advantages"] = output["advantages"].view(2, 4).T.reshape(-1)
 
 
-class OwnOrder(trl.GRPOTrainer):
+class OwnOrder(GRPO):
     """A group holds answers to several prompts."""
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         return torch.utils.data.SequentialSampler(self.train_dataset)
 
 
-class DividedAgain(trl.GRPOTrainer):
+class DividedAgain(GRPO):
     def compute_loss(self, model: Any, inputs: Any, **others: Any) -> Any:
         loss = super().compute_loss(model, inputs, **others)
         return loss / self.args.gradient_accumulation_steps
 
 
-class MeanOfSequences(trl.GRPOTrainer):
+class MeanOfSequences(GRPO):
     """The setting says one denominator, and the loss takes another."""
 
     def compute_loss(self, model: Any, inputs: Any, **others: Any) -> Any:
@@ -156,7 +159,7 @@ class MeanOfSequences(trl.GRPOTrainer):
         return loss
 
 
-class OldWeights(trl.GRPOTrainer):
+class OldWeights(GRPO):
     """The old log-probabilities are those of weights before the last change, as of a sampler that was not updated."""
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
@@ -170,7 +173,7 @@ class OldWeights(trl.GRPOTrainer):
         return output
 
 
-class RowsTurnedRound(trl.GRPOTrainer):
+class RowsTurnedRound(GRPO):
     """The reward functions are given the columns of other rows."""
 
     def _calculate_rewards(self, inputs: Any, *others: Any) -> Any:
@@ -220,7 +223,7 @@ def broken(kind: Any = None, **settings: Any) -> Callable[[], Any]:
     return lambda: grpo(kind, max_steps=LAST_STEP, **settings)
 
 
-class ChoosesTheWorse(OnlineDPOTrainer):
+class ChoosesTheWorse(OnlineDPO):
     def _calculate_rewards_from_functions(self, **given: Any) -> Any:
         return -super()._calculate_rewards_from_functions(**given)
 
