@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from pathlib import Path
 
@@ -10,9 +9,6 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent / "src")]
 
 import truetune  # noqa: E402
-
-# Sphinx makes millions of nodes and frees few before the end, so nearly all collections find nothing.
-gc.set_threshold(200_000, 50, 50)
 
 project = author = "truetune"
 copyright = "the truetune authors, Apache-2.0"

@@ -151,7 +151,8 @@ def _imported(path: Path, names: dict[str, Path]) -> Iterator[str]:
     for_types = {
         id(inner)
         for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        if isinstance(node, ast.If)
+        and "TYPE_CHECKING" in (getattr(node.test, "id", ""), getattr(node.test, "attr", ""))
         for inner in ast.walk(node)
     }
     for node in ast.walk(tree):

@@ -1,6 +1,6 @@
 """The stems of the search index, each word's computed once.
 
-Sphinx asks for a word's stem at each page that holds it, 240,000 times for 30,000 words: an eighth of a build.
+Sphinx asks for a word's stem at each page that holds it, 240,000 times: a twentieth of a build.
 """
 
 from __future__ import annotations
