@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 
@@ -78,8 +79,8 @@ class _Copied:
 
     backend: tokenizers.Tokenizer
     added: str
-    truncation: dict[str, object] | None
-    padding: dict[str, object] | None
+    truncation: dict[str, Any] | None
+    padding: dict[str, Any] | None
 
     def is_as_it_was_read(self) -> bool:
         """Does nobody else hold it, and has nobody added a token to it?"""
