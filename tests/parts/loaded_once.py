@@ -107,6 +107,8 @@ def _again_for_copies(
             return read(folder)
         digest = hashlib.blake2b(path.read_bytes()).digest()
         kept = known.get(digest)
+        # The product holds the last tokenizer that it has read; what it reads now is of another folder.
+        loading._load_folder_in_state.cache_clear()
         if kept is not None and kept.is_as_it_was_read():
             return kept.with_settings_of_file()
         backend = read(folder)
