@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,9 @@ PARSERS = (
     "pyarrow.parquet.read_metadata", "pyarrow.parquet.ParquetDataset", "pyarrow.dataset.dataset",
     "safetensors.safe_open",
 )  # fmt: skip
+LIBRARIES = "|".join(sorted({parser.partition(".")[0] for parser in PARSERS}))
+IMPORTS_LIBRARY = re.compile(rf"^\s*(?:import|from)\b.*\b(?:{LIBRARIES})\b", re.MULTILINE)
+"""Most of the thousand modules have no such line, and parsing those too takes seconds"""
 ALLOWED = {
     (
         "confinement/confined_launcher.py",
@@ -150,6 +154,8 @@ def dotted(node: ast.AST) -> str | None:
 
 def parsers_in(text: str) -> Iterator[tuple[int, str]]:
     """(line, parser) of each that a module imports or names."""
+    if not IMPORTS_LIBRARY.search(text):
+        return
     tree = ast.parse(text)
     names = imported_names(tree)
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 
@@ -78,8 +79,8 @@ class _Copied:
 
     backend: tokenizers.Tokenizer
     added: str
-    truncation: dict[str, object] | None
-    padding: dict[str, object] | None
+    truncation: dict[str, Any] | None
+    padding: dict[str, Any] | None
 
     def is_as_it_was_read(self) -> bool:
         """Does nobody else hold it, and has nobody added a token to it?"""
@@ -106,6 +107,8 @@ def _again_for_copies(
             return read(folder)
         digest = hashlib.blake2b(path.read_bytes()).digest()
         kept = known.get(digest)
+        # The product holds the last tokenizer that it has read; what it reads now is of another folder.
+        loading._load_folder_in_state.cache_clear()
         if kept is not None and kept.is_as_it_was_read():
             return kept.with_settings_of_file()
         backend = read(folder)
