@@ -48,7 +48,7 @@ ARGUMENTS_OF_VERL = {
     "extra_info": "extra_info",
 }
 """What verl calls an argument for one completion -> the column, or `completions`; for all at once it adds an `s`"""
-GIVEN_BY_VERL = {"num_turns": None, "rollout_reward_scores": {}}
+GIVEN_BY_VERL: dict[str, Any] = {"num_turns": None, "rollout_reward_scores": {}}
 """What verl adds to the `extra_info` of a row, as it is for answers of one turn"""
 STANDARD_LIBRARY = os.path.dirname(os.__file__)
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
