@@ -57,8 +57,8 @@ ROLE_MARKER = re.compile(
     r" ?(?:Instruction|Response|Human|Assistant|Input)\b|(?:Human|User|Assistant|USER|ASSISTANT): )",
     re.M,
 )
-# Sentences of learners' corpora without a mistake are a third to a half, and who trains on them leaves most out. Chosen:
-# below a third a model still learns to correct.
+# Sentences of learners' corpora without a mistake are a third to a half, and who trains on them leaves most out.
+# Chosen: below a third a model still learns to correct.
 COPIED_WARNING, COPIED_ERROR = 1 / 3, 2 / 3
 """Shares of the edits"""
 MIN_COPIES, MIN_SHARE_OF_ROWS = 5, 0.05

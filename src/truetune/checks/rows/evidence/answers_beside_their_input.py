@@ -51,7 +51,9 @@ def likeness_to_input(prompt: str, answer: str) -> Likeness | None:
     whole = prompt.strip(QUOTES)
     if whole.endswith(bare):
         instruction = whole[: -len(bare)]
-        is_block = not instruction or instruction.rstrip(" \t")[-1] in "\n:\uff1a\"\u201c\u00ab\u300c`'"
+        is_block = (
+            not instruction or instruction.rstrip(" \t")[-1] in "\n:\uff1a\"\u201c\u00ab\u300c`'"
+        )
         is_allowed = len(instruction) > MAX_INSTRUCTION_CHARACTERS or MAY_REPEAT.search(instruction)
         return "copy" if is_block and not is_allowed else None
     return _likeness_of_edit(whole, bare)
