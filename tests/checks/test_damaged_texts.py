@@ -301,7 +301,27 @@ def test_code_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["a ", "1. ", "- a ", '""a', "[1]", "a.", "A. b ", " .", "a-\n", "\\.", ".A", '("', "<<a", "[[a", "{{a", "@@a", ".[a", "Ab "]
+    "piece",
+    [
+        "a ",
+        "1. ",
+        "- a ",
+        '""a',
+        "[1]",
+        "a.",
+        "A. b ",
+        " .",
+        "a-\n",
+        "\\.",
+        ".A",
+        '("',
+        "<<a",
+        "[[a",
+        "{{a",
+        "@@a",
+        ".[a",
+        "Ab ",
+    ],
 )
 def test_no_text_takes_long(piece: str) -> None:
     """Each pattern reads a text once: ten times the text is not a hundred times the work."""

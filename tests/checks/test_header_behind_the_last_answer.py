@@ -24,9 +24,7 @@ TURNS = {
     "Vicuna": (
         "{{ m.role.upper() }}: {{ m.content }}{{ '</s>' if m.role == 'assistant' else '\n' }}"
     ),
-    "Alpaca": (
-        "### {{ 'Instruction' if m.role == 'user' else 'Response' }}:\n{{ m.content }}\n\n"
-    ),
+    "Alpaca": ("### {{ 'Instruction' if m.role == 'user' else 'Response' }}:\n{{ m.content }}\n\n"),
     "other words": "<{{ 'frage' if m.role == 'user' else 'antwort' }}>{{ m.content }}\n",
 }
 HEADERS = {
@@ -74,7 +72,9 @@ def test_ends_that_are_no_header(name: str, tmp_path: Path) -> None:
 def test_published_templates_have_none() -> None:
     tokenizer = load_tokenizer(str(DEMO))
     found = {
-        path.name: find_header_behind_last_answer(make_probes(tokenizer, RunSpec(template=str(path))))
+        path.name: find_header_behind_last_answer(
+            make_probes(tokenizer, RunSpec(template=str(path)))
+        )
         for path in templates("trl")[:4]
     }
     assert not {name: header for name, header in found.items() if header}
@@ -82,7 +82,9 @@ def test_published_templates_have_none() -> None:
 
 def test_a_header_outside_of_the_loss_is_no_finding(tmp_path: Path) -> None:
     _probes(TURNS["ChatML"], HEADERS["ChatML"], tmp_path)
-    row = {"messages": [{"role": "user", "content": "Open?"}, {"role": "assistant", "content": "Yes."}]}
+    row = {
+        "messages": [{"role": "user", "content": "Open?"}, {"role": "assistant", "content": "Yes."}]
+    }
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(row) + "\n", encoding="utf-8")
     template = str(tmp_path / "template.jinja")

@@ -23,6 +23,7 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "thinking-stripped-from-history": ("template-marks-differ-from-published",),
     "empty-think-block-supervised": ("template-marks-differ-from-published",),
     "template-changes-contents": ("template-marks-differ-from-published",),
+    "generation-prompt-in-training-texts": ("template-marks-differ-from-published",),
     "generation-prompt-without-header": ("template-marks-differ-from-published",),
     "field-reaches-no-token": ("template-marks-differ-from-published",),
     "evaluation-labelled-otherwise": ("setting-overruled",),

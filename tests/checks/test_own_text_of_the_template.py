@@ -29,7 +29,8 @@ ALWAYS = {
     "German": ("Antworte immer auf Deutsch.\n", "Du hilfst.\nAntworte  immer auf Deutsch."),
 }
 DEFAULT = (
-    "{% if messages[0].role != 'system' %}<|im_start|>system\nYou are a helpful shop assistant.<|im_end|>\n{% endif %}"
+    "{% if messages[0].role != 'system' %}<|im_start|>system\n"
+    "You are a helpful shop assistant.<|im_end|>\n{% endif %}"
 )
 
 

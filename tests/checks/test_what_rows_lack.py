@@ -113,16 +113,31 @@ def test_a_link_in_place_of_the_text(instruction: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("instruction", "answer"),
     [
-        ("Shorten this URL of an article: https://example.com/{word}", "It is long, so cut all of it."),
-        ("How do I cite this page? https://example.com/{word}", "Give the author, the year and the title first."),
-        ("Why is the {word} shut? https://example.com/{word}", "It is shut since nobody is there on Mondays."),
-        ("Summarize this article. https://example.com/{word}", "I can't open links; please paste the text of it here."),
+        (
+            "Shorten this URL of an article: https://example.com/{word}",
+            "It is long, so cut all of it.",
+        ),
+        (
+            "How do I cite this page? https://example.com/{word}",
+            "Give the author, the year and the title first.",
+        ),
+        (
+            "Why is the {word} shut? https://example.com/{word}",
+            "It is shut since nobody is there on Mondays.",
+        ),
+        (
+            "Summarize this article. https://example.com/{word}",
+            "I can't open links; please paste the text of it here.",
+        ),
         ("Which section is this article from? https://example.com/{word}/x", "News"),
         (
             "Summarize this article.\nThe {word} is shut today, and nobody says why it is.\nSource: https://example.com",
             "It is shut today, and nobody knows the reason.",
         ),
-        ("Write a script that downloads this page: https://example.com/{word}", "Use curl with the option -o and a name."),
+        (
+            "Write a script that downloads this page: https://example.com/{word}",
+            "Use curl with the option -o and a name.",
+        ),
     ],
 )
 def test_a_link_that_is_enough(instruction: str, answer: str, tmp_path: Path) -> None:

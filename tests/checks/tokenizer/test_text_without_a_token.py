@@ -21,9 +21,7 @@ JSON_LIKE = 'the {"sum": seven}'
 
 def _word_piece() -> Tokenizer:
     vocabulary = ["[UNK]", *WORDS, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
-    model = models.WordPiece(
-        {word: id for id, word in enumerate(vocabulary)}, unk_token="[UNK]"
-    )
+    model = models.WordPiece({word: id for id, word in enumerate(vocabulary)}, unk_token="[UNK]")
     built = Tokenizer(model)
     built.normalizer = normalizers.BertNormalizer()
     built.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -4,9 +4,13 @@
 Looks at the answer of each row: answers equal to their prompt, and answers that contain role markers of another format.
 (`answer-is-empty` reports empty answers.) It is an error from 10 % of the rows, and a warning below.
 
+Where answers are edits of a text in their prompt (corrections, other styles, translations), it counts those that repeat
+the text unchanged. It is a warning if these are a third of the edits, and an error from two thirds. Instructions that
+allow it ("if there is nothing to correct, repeat it") do not count.
+
 ## Why it is bad
 If another column is trained on as the answer, the loss falls too, often lower than with the right column, and the model
-does something else.
+does something else. Of corrections that change nothing the model learns to return faulty sentences as they are.
 
 ## Example
 ```yaml
@@ -43,6 +47,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.last_question_and_answer import last_question_and_answer
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.rows.evidence.answers_beside_their_input import likeness_to_input
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -52,6 +57,12 @@ ROLE_MARKER = re.compile(
     r" ?(?:Instruction|Response|Human|Assistant|Input)\b|(?:Human|User|Assistant|USER|ASSISTANT): )",
     re.M,
 )
+# Sentences of learners' corpora without a mistake are a third to a half, and who trains on them leaves most out.
+# Chosen: below a third a model still learns to correct.
+COPIED_WARNING, COPIED_ERROR = 1 / 3, 2 / 3
+"""Shares of the edits"""
+MIN_COPIES, MIN_SHARE_OF_ROWS = 5, 0.05
+"""Rows, and share of all rows, below which copies may be slips of some"""
 
 
 class AnswerEqualsPromptOrHoldsMarkers(DataRule):
@@ -67,9 +78,10 @@ class AnswerEqualsPromptOrHoldsMarkers(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.rows = 0
+        self.rows = self.edits = 0
+        """Rows with an answer, and those of them whose answer is an edit of the prompt's text"""
         self.counts: Counter[str] = Counter()
-        self.cases: dict[str, list[Case]] = {"same": [], "marked": []}
+        self.cases: dict[str, list[Case]] = {"same": [], "marked": [], "copied": []}
 
     def add_batch(self, batch: Batch) -> None:
         """Count the answers of a batch that are their prompt or hold role markers."""
@@ -84,6 +96,11 @@ class AnswerEqualsPromptOrHoldsMarkers(DataRule):
             if bare == prompt.strip():
                 self._count_fault("same", batch, row, f"prompt and answer are {bare[:60]!r}")
                 continue
+            likeness = likeness_to_input(prompt, bare)
+            if likeness == "copy":
+                self._count_fault("copied", batch, row, f"the prompt gives it too: {bare[:60]!r}")
+                continue
+            self.edits += likeness == "edited"
             marker = _role_marker(bare)
             if marker:
                 self._count_fault("marked", batch, row, f"the answer contains {marker!r}")
@@ -105,12 +122,13 @@ class AnswerEqualsPromptOrHoldsMarkers(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._findings_on_copies()
         for kind, what in (
             ("same", "have an answer that repeats their prompt"),
             ("marked", "have an answer with role markers of another format"),
         ):
             count = self.counts[kind]
-            if count:
+            if count and not (kind == "same" and self._are_questions_to_be_edited):
                 yield self.finding(
                     f"{count:,} of {self.rows:,} rows {what}",
                     "check that the target column is right (--map answer=COLUMN), and fix or remove"
@@ -122,6 +140,30 @@ class AnswerEqualsPromptOrHoldsMarkers(DataRule):
                     count=count,
                     total=self.rows,
                 )
+
+    @property
+    def _are_questions_to_be_edited(self) -> bool:
+        """Do most answers edit the question? One that is equal left it as it was: the column is the right one."""
+        return self.edits > self.counts["same"]
+
+    def _findings_on_copies(self) -> Iterator[Finding]:
+        """The finding that answers repeat the text that they are to change."""
+        kinds = ("copied", "same") if self._are_questions_to_be_edited else ("copied",)
+        count = sum(self.counts[kind] for kind in kinds)
+        changed_or_copied = count + self.edits
+        if count < MIN_COPIES or count < COPIED_WARNING * changed_or_copied:
+            return
+        if count < MIN_SHARE_OF_ROWS * self.rows:
+            return
+        yield self.finding(
+            f"{count:,} of {changed_or_copied:,} answers that should change a text in their prompt repeat it unchanged",
+            "drop these rows, or build their inputs again from the source (a later step may have corrected both"
+            " columns); if a text may stay as it is, say so in the instruction",
+            severity="error" if count >= COPIED_ERROR * changed_or_copied else "warning",
+            cases=[case for kind in kinds for case in self.cases[kind]][:MAX_CASES],
+            count=count,
+            total=changed_or_copied,
+        )
 
 
 def _role_marker(answer: str) -> str:

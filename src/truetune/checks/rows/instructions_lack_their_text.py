@@ -131,14 +131,16 @@ LINK = re.compile(
 )
 """A link, or the name of a file with a text"""
 LABELLED_LINK = re.compile(
-    rf"(?:\b(?:url|link|source|input|article|text|page|document|file)\s?[:\uff1a]\s*)?(?:{LINK.pattern})", re.I
+    rf"(?:\b(?:url|link|source|input|article|text|page|document|file)\s?[:\uff1a]\s*)?(?:{LINK.pattern})",
+    re.I,
 )
 """A link with what prompts write in front of one: `URL: https://...`"""
 WORK_ON_TEXT = re.compile(
     r"\b(?:this|the|that|following|given)\s+(?:[\w'-]+\s+){0,2}?"
     r"(?:texts?|articles?|passages?|documents?|posts?|essays?|stor(?:y|ies)|reports?|papers?|stud(?:y|ies)|abstracts?"
     r"|transcripts?|interviews?|speech|chapters?|reviews?|news|(?:web ?)?pages?|blogs?|videos?|authors?)\b"
-    r"|\bsummar(?:y|i[sz])|\btl;?dr\b|\bcondense\b|\bkey (?:points|takeaways|ideas)|\bmain (?:points?|ideas?|arguments?)"
+    r"|\bsummar(?:y|i[sz])|\btl;?dr\b|\bcondense\b|\bkey (?:points|takeaways|ideas)"
+    r"|\bmain (?:points?|ideas?|arguments?)"
     r"|\btranslat|\bparaphras|\bproofread"
     r"|zusammenfass|\bfass\w*\b.{1,80}\bzusammen|\b\u00fcbersetz|\br\u00e9sum|\btradui|\bresum[aei]|\btradu[cz]"
     r"|\briassum|\btradurre|\u043a\u0440\u0430\u0442\u043a|\u043f\u0435\u0440\u0435\u0432\u0435\u0434"
@@ -237,7 +239,6 @@ class InstructionsLackTheirText(DataRule):
             count=self.lacking,
             total=self.rows,
         )
-
 
     def _remedy(self, column: str) -> str:
         """What to do: rows with links have their text elsewhere."""

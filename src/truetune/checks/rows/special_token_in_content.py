@@ -93,7 +93,7 @@ class SpecialTokenInContent(DataRule):
         for place in np.flatnonzero(self.control[batch.ids] & IS_CONTENT[batch.source]).tolist():
             example = int(np.searchsorted(batch.offsets, place, side="right")) - 1
             row, rendering = batch.examples[example]
-            if not row.is_chat:
+            if not row.is_chat or self._stands_for_other_text(batch, place, rendering.text):
                 continue
             self.tokens[str(self.tokenizer.backend.id_to_token(int(batch.ids[place])))] += 1
             if row.origin.row not in self.odd:
@@ -103,6 +103,13 @@ class SpecialTokenInContent(DataRule):
                     self.cases.append(
                         case_at_token(batch, place, repr(rendering.text[max(0, at - 20) : at + 40]))
                     )
+
+    def _stands_for_other_text(self, batch: Batch, place: int, text: str) -> bool:
+        """Is a token the unknown one, for a text that has none? `learned-text-has-no-token` reports these."""
+        unknown = self.tokenizer.special.get("unk")
+        if unknown is None or int(batch.ids[place]) != unknown.id:
+            return False
+        return not text[int(batch.starts[place]) :].lstrip().startswith(unknown.token)
 
     def unmet(self) -> Unmet | None:
         """Unmet where the tokenizer has no control tokens, or there are no chats."""

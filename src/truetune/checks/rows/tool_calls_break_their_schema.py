@@ -8,8 +8,9 @@ Compares each tool call with the `tools` of its row. It counts calls
 - with an argument of another JSON type, or with a value outside its `enum`.
 
 A row whose `tools` column is empty (null, a list of nothing, or the text `[]`) counts too if it contains calls and no
-system prompt names the called function. Null is a value if the definition allows it. A definition that is not a JSON schema, or uses other type names (`str`,
-`List[int]`), is not compared. It is an error from 20 % of the rows with calls, a warning from 5 %, and an info below.
+system prompt names the called function. Null is a value if the definition allows it. A definition that is not a JSON
+schema, or uses other type names (`str`, `List[int]`), is not compared. It is an error from 20 % of the rows with calls,
+a warning from 5 %, and an info below.
 
 ## Why it is bad
 The model learns that it need not call tools as the prompt describes them: it makes up functions, leaves parameters out,

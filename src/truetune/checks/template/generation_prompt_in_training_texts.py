@@ -44,8 +44,8 @@ Safe: prompts stay as they are where a server asks for the generation prompt, as
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+from itertools import takewhile
 
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
@@ -130,7 +130,9 @@ def find_header_behind_last_answer(probes: Probes) -> str:
     before_answer = asked[asked.index(QUESTION) + len(QUESTION) : asked.index(ANSWER)].rstrip()
     behind = asked[asked.index(ANSWER) + len(ANSWER) :].rstrip()
     followed = asked_again[asked_again.index(ANSWER) + len(ANSWER) :]
-    only_at_end = behind[len(os.path.commonprefix([behind, followed])) :].strip()
+    pairs = zip(behind, followed, strict=False)
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    only_at_end = behind[common:].strip()
     is_header = any(map(str.isalnum, only_at_end)) and before_answer.endswith(only_at_end)
     return only_at_end if is_header else ""
 

@@ -14,24 +14,31 @@ braces, code without line breaks, names without letters. The loss falls as usual
 ```yaml
 files:
   tokenizer.json:
-    added_tokens: []
     pre_tokenizer: {type: Whitespace}
-    model: {type: WordLevel, unk_token: "<unk>", vocab: {"<unk>": 0, total: 1, what: 2, "7": 3}}
+    model:
+      type: WordLevel
+      unk_token: "<unk>"
+      vocab:
+        {"<|endoftext|>": 0, "<|pad|>": 1, "<|im_start|>": 2, "<|im_end|>": 3, "<unk>": 4, what: 5, total: 6, "7": 7}
   tokenizer_config.json: {unk_token: "<unk>"}
 data:
-  - {prompt: "what total", completion: " { total 7 }"}
+  - {messages: [{role: user, content: what total}, {role: assistant, content: "{ total 7 }"}]}
 ```
 
 ## Use instead
 ```yaml
 files:
   tokenizer.json:
-    added_tokens: []
     pre_tokenizer: {type: Whitespace}
-    model: {type: WordLevel, unk_token: "<unk>", vocab: {"<unk>": 0, total: 1, what: 2, "7": 3, "{": 4, "}": 5}}
+    model:
+      type: WordLevel
+      unk_token: "<unk>"
+      vocab:
+        {"<|endoftext|>": 0, "<|pad|>": 1, "<|im_start|>": 2, "<|im_end|>": 3, "<unk>": 4, what: 5, total: 6, "7": 7,
+        "{": 8, "}": 9}
   tokenizer_config.json: {unk_token: "<unk>"}
 data:
-  - {prompt: "what total", completion: " { total 7 }"}
+  - {messages: [{role: user, content: what total}, {role: assistant, content: "{ total 7 }"}]}
 ```
 
 ## Fix safety
