@@ -39,6 +39,9 @@ class SampledChange(NamedTuple):
     """Root mean square of the difference over that of the base"""
     cosine: float
     """Between both, as vectors; 1 where both are zero"""
+    along_base: float
+    """Product of difference and base over the square of the difference: 1 where a part of the base was added again,
+    near 0 where the difference has nothing to do with it"""
 
 
 def compare_sampled_tensors(
@@ -74,7 +77,10 @@ def compare_tensor_sample(
         dot = float(np.dot(a.astype(np.float64), b.astype(np.float64)))
         change = np.sqrt(difference / bb) if bb else float(difference > 0)
         cosine = dot / np.sqrt(aa * bb) if aa and bb else float(aa == bb)
-    return SampledChange(len(a), int((a == b).sum()), float(change), float(cosine))
+        along_base = (dot - bb) / difference if difference else 0.0
+    return SampledChange(
+        len(a), int((a == b).sum()), float(change), float(cosine), float(along_base)
+    )
 
 
 def are_all_values_equal(tensor: StoredTensor, base: StoredTensor) -> bool:

@@ -4,7 +4,8 @@
 adapter of rank 4 on them. `tensors` adds or replaces ({shape, fill: random | zero | one | nan, dtype, seed}; what is
 left out stays) or deletes (null), `shards: {file: tensors}` writes further files; `add: 0.1` is added to all values,
 `moved_below: 0.1` changes the last bit of the smaller ones, `rows: {3: 0.0}` sets rows, `turn_rows: 2` moves all rows
-by two, the last ones to the front. A random tensor depends on its name and `seed` (0) alone. `config`,
+by two, the last ones to the front; `principal: 4` adds the part of the four largest singular values again. A random
+tensor depends on its name and `seed` (0) alone. `config`,
 `adapter_config`, `generation_config`, `tokenizer_config`, `trainer_state` are edits of these files, `tokens` adds
 tokens to the demo's tokenizer ({text: id}; {} for the plain one), `files` holds others whole; `base` is the base,
 `adapter` an adapter, both described the same way; `merge: 0.5` adds the adapter's change, times that, to the tensors.
@@ -126,6 +127,10 @@ def _body(name: str, entry: dict[str, Any]) -> bytes:
         values = np.where(
             np.abs(values) < entry["moved_below"], values * np.float32(1 + 2**-7), values
         )
+    if "principal" in entry:
+        rank = entry["principal"]
+        left, sizes, right = np.linalg.svd(values, full_matrices=False)
+        values += ((left[:, :rank] * sizes[:rank]) @ right[:rank]).astype(np.float32)
     if fill == "nan":
         values[..., 0] = np.nan
     for row, value in (entry.get("rows") or {}).items():

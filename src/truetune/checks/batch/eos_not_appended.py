@@ -7,7 +7,7 @@ supervised answers lack a stop token, and a warning if some do. It is also a war
 stop token than the template writes.
 
 If the rows are not known, as with a data set that tokenizes its rows on the fly, the labels tell where answers are:
-behind prompts of different lengths that have no labels. It is an error if no label of the batches is a stop token,
+after prompts of different lengths that have no labels. It is an error if no label of the batches is a stop token,
 unless the answers end in a text of their own (`### End`) or have few tokens (classes). Labels of encoder-decoders are
 judged alike. Rows that are learned whole, as in continued pretraining, are not.
 
@@ -138,7 +138,7 @@ class EosNotAppended(BatchRule):
             severity="error",
             evidence=[
                 f"tokens that end a turn: {_stop_token_names(self.subject)}",
-                "the rows are not known: answers are the stretches of labels behind prompts that have none",
+                "the rows are not known: answers are the stretches of labels after prompts that have none",
             ],
             cases=[
                 Case(f"{end.place}: the labels end with {end.shown}") for end in open_[:MAX_CASES]

@@ -3,7 +3,7 @@
 ## What it does
 Takes the first batches of the real data loader and checks, after each supervised answer, the label of its stop token.
 It is an error if none of the stop tokens is in the loss, and a warning if only some are. If the rows are not known, an
-answer is a stretch of labels behind a prompt that has none.
+answer is a stretch of labels after a prompt that has none.
 
 ## Why it is bad
 The model never learns to end its answer. The loss looks as good as ever, but every answer continues until the limit.

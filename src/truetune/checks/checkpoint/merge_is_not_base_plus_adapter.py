@@ -40,6 +40,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from truetune.checkpoint.adapter_started_from_base import part_of_base_at_start
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.weight_diff import KeptChange, TensorMovement
 from truetune.checks.faults import Fault
@@ -58,6 +59,10 @@ MAX_ROUNDED_SHARE = 0.25
 # Share of the changed values that are the base's from which a tensor was left out: a few come out equal by rounding.
 LEFT_OUT_SHARE = 0.999
 REMEDY = "merge again in float32 with the adapter_config.json that was saved with the adapter: truetune merge ADAPTER"
+STARTS_FROM_BASE = Unmet(
+    "the adapter was started from a part of its base, which is taken out of the base: base plus adapter is not the"
+    " merged model"
+)
 
 
 class MergeIsNotBasePlusAdapter(CheckpointRule):
@@ -73,8 +78,9 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if self.subject.adapter is not None:
-            return None
+        adapter = self.subject.adapter
+        if adapter is not None:
+            return STARTS_FROM_BASE if part_of_base_at_start(adapter.adapter_config) else None
         return Unmet(
             "the adapter that was merged is not named", "name it with truetune movement --adapter"
         )
@@ -91,6 +97,8 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
     def findings(self) -> Iterator[Finding]:
         checkpoint = self.subject
         if checkpoint.kind != "model" or checkpoint.base is None or checkpoint.adapter is None:
+            return
+        if part_of_base_at_start(checkpoint.adapter.adapter_config):
             return
         merged = {
             tensor: tensor.merged

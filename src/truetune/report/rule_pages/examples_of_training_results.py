@@ -186,6 +186,8 @@ def _words_on_tensor(edit: Mapping[str, Any]) -> Iterator[str]:
         yield f"values below {rest.pop('moved_below')} differ in their last bit"
     if "add" in rest:
         yield f"{rest.pop('add')} is added to all values"
+    if "principal" in rest:
+        yield f"the part of its {rest.pop('principal')} largest singular values is in it twice"
     if "turn_rows" in rest:
         yield f"all rows are {rest.pop('turn_rows')} places further down"
     if "rows" in rest:
