@@ -235,6 +235,11 @@ class RewardTrial:
     """Right answers in prose with other numbers before them, where the function pays prose without such"""
     after_wrong_ones: SpellingScores | None = None
     """Right answers after a wrong one that is taken back, in a form in which the first of two answers is paid"""
+    thoughts_over_lines: SpellingScores | None = None
+    """Completions with thoughts over two lines, where the same ones on one line are paid"""
+    numbers_read_in_part: SpellingScores | None = None
+    """Wrong numbers with a separator of thousands, one part of which is the right answer; `paid` counts those that are
+    paid as it"""
     mixed_spellings: tuple[str, ...] = ()
     """Names of spellings that some of the references have themselves"""
     right_rows: int = 0

@@ -5,6 +5,7 @@ A spelling counts as refused where it scores more like a wrong answer than like 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from truetune.generation.reward_trial import SpellingScores, TriedCompletion, is_above
@@ -17,6 +18,15 @@ from truetune.rewards.rows_for_rewards import RewardRow
 from truetune.rewards.score_completions import RowCompletion
 from truetune.rewards.trial_in_progress import TrialInProgress
 
+WITH_COMMAS = "X with commas"
+MAX_ROWS_OF_PARTS = 3
+"""Rows whose numbers are tried in part. Chosen: a pattern does not change from row to row"""
+ASKS_FOR_NO_COMMAS = re.compile(
+    r"\b(?:without|no|not|never|omit|avoid|leave out)\b[^.\n]{0,40}\b(?:commas?|separators?)\b"
+    r"|\bdigits only\b|\bonly digits\b",
+    re.IGNORECASE,
+)
+"""In a prompt that wants the numbers as the function reads them"""
 PROSE = "The answer is X."
 """The name of the form, and the form with X for the answer"""
 
@@ -44,6 +54,41 @@ def try_spellings(trial: TrialInProgress) -> None:
         row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
         paid = sum(is_paid for _, _, is_paid in outcomes)
         trial.spellings.append(SpellingScores(name, row.number, text, len(outcomes), paid))
+
+
+def try_parts_of_numbers(trial: TrialInProgress) -> None:
+    """Score wrong numbers with a separator, of which one part is the right answer, where right numbers with one are
+    refused: a pattern without the comma takes 450 of 12,450.
+    """
+    refused = any(one.name == WITH_COMMAS and one.paid < one.rows for one in trial.spellings)
+    # Where any part of a text is paid, the commas are not what matters.
+    pays_parts = any(one.kind == "part" and one.is_paid for one in trial.tried)
+    if not refused or pays_parts or any(map(_asks_for_no_commas, trial.answered_rows)):
+        return
+    form = trial.paid_forms[0]
+    outcomes: list[tuple[RewardRow, str, bool]] = []
+    for row in trial.answered_rows:
+        answer = trial.answers[row.number]
+        if not any(name == WITH_COMMAS for name, _ in other_spellings(answer)):
+            continue
+        texts = [answer.text, trial.wrong_of(row).first, f"7,{answer.text}", f"{answer.text},000"]
+        right, wrong, *parts = trial.score([RowCompletion(row, form.fill(text)) for text in texts])
+        for text, score in zip(texts[2:], parts, strict=True):
+            outcomes.append((row, form.fill(text), _is_nearer_to_right(score, right, wrong)))
+        if len(outcomes) == 2 * MAX_ROWS_OF_PARTS:
+            break
+    if outcomes:
+        row, text, _ = max(outcomes, key=lambda outcome: outcome[2])
+        paid = sum(is_paid for _, _, is_paid in outcomes)
+        trial.numbers_read_in_part = SpellingScores(
+            WITH_COMMAS, row.number, text, len(outcomes), paid
+        )
+
+
+def _asks_for_no_commas(row: RewardRow) -> bool:
+    """Does the prompt of a row want numbers without separators?"""
+    texts = [str(one.get("content") or "") for one in row.messages or ()] or [row.prompt]
+    return any(ASKS_FOR_NO_COMMAS.search(text) for text in texts)
 
 
 def try_answers_after_others(trial: TrialInProgress) -> None:

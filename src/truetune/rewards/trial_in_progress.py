@@ -57,6 +57,8 @@ class TrialInProgress:
     spellings: list[SpellingScores] = field(default_factory=list)
     after_others: SpellingScores | None = None
     after_wrong_ones: SpellingScores | None = None
+    thoughts_over_lines: SpellingScores | None = None
+    numbers_read_in_part: SpellingScores | None = None
     parses_completions: bool = False
     reads_columns: bool = True
     """May it tell a right answer from another row's? Not without a column of the rows"""

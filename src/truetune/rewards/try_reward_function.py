@@ -56,8 +56,10 @@ from truetune.rewards.score_completions import CompletionScorer, RowCompletion, 
 from truetune.rewards.score_other_spellings import (
     try_answers_after_others,
     try_answers_after_wrong_ones,
+    try_parts_of_numbers,
     try_spellings,
 )
+from truetune.rewards.score_thoughts_over_lines import try_thoughts_over_lines
 from truetune.rewards.trial_in_progress import (
     EMPTY,
     PLAIN,
@@ -206,6 +208,9 @@ def _try_all(
             # Nobody writes a whole completion behind another one.
             try_answers_after_wrong_ones(trial)
     compare_calls(trial, forms)
+    if trial.paid_forms:
+        try_parts_of_numbers(trial)
+    try_thoughts_over_lines(trial, forms)
     _try_odd_and_long_texts(trial)
     if _may_take_messages_for_texts(trial, loaded):
         _score_as_texts(trial)
@@ -521,6 +526,8 @@ def _result(
         spellings=tuple(trial.spellings),
         after_others=trial.after_others,
         after_wrong_ones=trial.after_wrong_ones,
+        thoughts_over_lines=trial.thoughts_over_lines,
+        numbers_read_in_part=trial.numbers_read_in_part,
         mixed_spellings=tuple(sorted(spellings_of_references(trial.answers.values()))),
         right_rows=trial.right_rows,
         usual_wrong=trial.usual_wrong,

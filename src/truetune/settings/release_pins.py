@@ -39,6 +39,8 @@ STACK_OF_PACKAGE = {
     "axolotl": "axolotl",
     "llamafactory": "llama-factory",
     "unsloth": "unsloth",
+    "lightning": "lightning",
+    "pytorch-lightning": "lightning",
 }
 """Name in the package registry -> name of the stack"""
 ROOT_SIGNS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
@@ -77,7 +79,7 @@ HIGHEST_WITH_UNSLOTH: Mapping[str, Mapping[str, str]] = {
 release in between takes none that is newer than what the next one here takes."""
 # Chosen, not measured: it ends the way up where a file belongs to no project, before the home folder of most users.
 MAX_FOLDERS = 6
-_NAMES = r"trl|transformers|peft|axolotl|llama-?factory|unsloth"
+_NAMES = r"trl|transformers|peft|axolotl|llama-?factory|unsloth|(?:pytorch-)?lightning"
 _NAME = rf"(?<![\w./-])(?P<name>{_NAMES})(?:\[[^\]\n]*\])?(?![\w./-])"
 _BOUND = r"(?:===?|~=|>=|<=|!=|[<>=^])\s*v?\d[\w.*+]*"
 REQUIREMENT = re.compile(

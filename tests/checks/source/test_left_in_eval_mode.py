@@ -237,3 +237,104 @@ def test_hooks_of_lightning() -> None:
     assert count_findings(LIGHTNING.format("")) == 1
     assert count_findings(LIGHTNING.format("\n        self.model.train()")) == 0
     assert count_findings(LIGHTNING.replace("training_step", "validation_step").format("")) == 0
+
+
+CLASSIFIER = """
+import {lightning} as L
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModel
+class Tagger(L.LightningModule):
+    def __init__(self, name):
+        super().__init__()
+        {load}
+        self.head = nn.Linear(768, 3)
+    def training_step(self, batch, i):
+        return nn.functional.cross_entropy(self.head(self.encoder(**batch).last_hidden_state[:, 0]), batch["labels"])
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=2e-5)
+{rest}
+L.Trainer(max_epochs=3).fit(Tagger("{name}"), loader)
+"""
+ENCODER = "self.encoder = AutoModel.from_pretrained(name)"
+WITH_RATE = (
+    "self.encoder = AutoModel.from_pretrained("
+    "name, config=AutoConfig.from_pretrained(name, attention_dropout={rate}))"
+)
+NETWORK = """
+import torch
+from torch import nn
+from transformers import AutoModel
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = AutoModel.from_pretrained("google-bert/bert-base-cased")
+        self.head = nn.Linear(768, 2)
+    def forward(self, batch):
+        return self.head(self.encoder(**batch).pooler_output)
+net = Net()
+optimizer = torch.optim.AdamW(net.parameters(), lr=2e-5)
+for batch in loader:
+    loss = nn.functional.cross_entropy(net(batch), batch["labels"])
+    loss.backward()
+    optimizer.step()
+"""
+BERT_LOOP = (
+    HEAD.replace('"m"', '"roberta-base"')
+    + f"""
+for batch in loader:
+    {STEP}
+"""
+)
+
+
+def classifier(
+    load: str = ENCODER, *, name: str = "roberta-base", lightning: str = "lightning", rest: str = ""
+) -> str:
+    return CLASSIFIER.format(load=load, name=name, lightning=lightning, rest=rest)
+
+
+AS_LOADED = {
+    "a family with dropout": classifier(),
+    "pytorch_lightning": classifier(lightning="pytorch_lightning", name="google/electra-small"),
+    "a rate that the script sets": classifier(WITH_RATE.format(rate=0.2), name="own/model"),
+    "a load in a function": classifier(
+        "self.encoder = load(name)",
+        rest="def load(name):\n    return AutoModel.from_pretrained(name)",
+    ),
+    "checkpointing": classifier(
+        ENCODER + "\n        self.encoder.gradient_checkpointing_enable()", name="Qwen/Qwen3-0.6B"
+    ),
+    "an own loop": BERT_LOOP,
+    "a part of an own network": NETWORK,
+}
+NOT_AS_LOADED = {
+    "train() behind the load": classifier(ENCODER + "\n        self.encoder.train()"),
+    "train() in a hook": classifier().replace(
+        "    def configure",
+        "    def on_fit_start(self):\n        self.encoder.train()\n    def configure",
+    ),
+    "frozen": classifier(ENCODER + "\n        self.encoder.requires_grad_(False)"),
+    "frozen by no_grad": classifier().replace(
+        "        return nn",
+        "        with torch.no_grad():\n            self.encoder(**batch)\n        return nn",
+    ),
+    "no dropout": classifier(name="Qwen/Qwen3-0.6B"),
+    "a rate of 0": classifier(WITH_RATE.format(rate=0.0)),
+    "an older Lightning": "# pip install lightning==2.1.3\n" + classifier(),
+    "an own loop with train()": BERT_LOOP.replace("for batch", "model.train()\nfor batch"),
+    "a trainer": BERT_LOOP.split("optimizer =")[0]
+    + "from transformers import Trainer\nTrainer(model=model, train_dataset=rows).train()\n",
+    "an evaluation": BERT_LOOP.split("optimizer =")[0] + "print(model(**batch).loss)\n",
+    "a network that is switched": NETWORK.replace("optimizer =", "net.train()\noptimizer ="),
+}
+
+
+@pytest.mark.parametrize("script", AS_LOADED.values(), ids=AS_LOADED)
+def test_models_that_stay_as_they_were_loaded(script: str) -> None:
+    assert count_findings(script) == 1
+
+
+@pytest.mark.parametrize("script", NOT_AS_LOADED.values(), ids=NOT_AS_LOADED)
+def test_models_that_something_switches_or_that_have_no_dropout(script: str) -> None:
+    assert count_findings(script) == 0

@@ -30,6 +30,7 @@ NO_TEXT_SHOWS = (
     "the loss rises to one value and stays there",
     "all completions of a group have the same reward",
     "a reward function gives no number",
+    "a reward function pays for thoughts on one line",
     "the clip holds back so many tokens",
     "the weights of the reward functions are not as many",
     "a batch of generated answers does not hold whole groups",

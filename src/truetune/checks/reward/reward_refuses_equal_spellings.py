@@ -3,12 +3,13 @@ r"""A reward function refuses other spellings of the right answer.
 ## What it does
 Scores the right answers in other spellings: bold, in dollar signs and `\text{}` of LaTeX, with thousands
 separators, a unit, a full stop, in capitals. A spelling is refused where it scores nearer to a wrong answer than to
-the right one. It is a note, for a strict form may be intended; a warning where the references themselves are in
-both spellings.
+the right one. It is a note, for a strict form may be intended. It is a warning where the references themselves are in
+both spellings, and where numbers with separators are read in part: the function refuses `12,450` and pays for
+`7,12450`, so it takes one group of digits for the number. Prompts that ask for no commas are recognised.
 
 ## Why it is bad
 Right answers get the reward of wrong ones. Where the references mix spellings, no policy can know which one a row
-wants.
+wants. A number that is read in part is wrong in each completion that writes it as people do.
 
 ## Example
 ```yaml
@@ -53,10 +54,22 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.reward.cases_of_scored_completions import quote_completion
 from truetune.checks.rule import RewardRule
-from truetune.generation.reward_trial import SpellingScores
+from truetune.generation.reward_trial import RewardTrial, SpellingScores
 
 OTHERS = {"X with commas": "X without commas", "X without commas": "X with commas"}
 """Spellings that references which are compared as text can't both have"""
+
+ONE_NOTATION = "bring answer and reference into one notation before they are compared, or ask for one in the prompt"
+WITHOUT_SEPARATORS = (
+    "take the separators of thousands out of the completion before the number is searched"
+    ' (re.sub(r"(?<=\\d),(?=\\d{3})", "", text)), or let the pattern have them'
+)
+
+
+def _numbers_read_in_part(trial: RewardTrial) -> tuple[SpellingScores, ...]:
+    """The numbers with commas of which the function takes one part; empty where it takes none so."""
+    tried = trial.numbers_read_in_part
+    return (tried,) if tried is not None and tried.paid else ()
 
 
 def _case_of_spelling(one: SpellingScores) -> Case:
@@ -97,15 +110,22 @@ class RewardRefusesEqualSpellings(RewardRule):
         mixed = [
             one for one in refused if {one.name, OTHERS.get(one.name)} <= set(trial.mixed_spellings)
         ]
+        in_part = _numbers_read_in_part(trial)
         names = ", ".join(one.name.strip() for one in refused)
         yield self.finding(
             f"{trial.name} refuses {len(refused)} of {len(trial.spellings)} other spellings of the right answers:"
-            f" {names}",
-            "bring answer and reference into one notation before they are compared, or ask for one in the prompt",
-            severity="warning" if mixed else "info",
+            f" {names}{', and takes one part of a number with commas for the whole' if in_part else ''}",
+            WITHOUT_SEPARATORS if in_part else ONE_NOTATION,
+            severity="warning" if mixed or in_part else "info",
             evidence=[
-                f"the references themselves have both: {one.name}, {OTHERS[one.name]}"
-                for one in mixed[:1]
+                *(
+                    f"the references themselves have both: {one.name}, {OTHERS[one.name]}"
+                    for one in mixed[:1]
+                ),
+                *(
+                    f"row {one.row}: {quote_completion(one.example)} is paid as the right answer"
+                    for one in in_part
+                ),
             ],
             cases=[
                 _case_of_spelling(one) for one in sorted(refused, key=lambda one: one not in mixed)

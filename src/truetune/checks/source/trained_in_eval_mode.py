@@ -7,6 +7,10 @@ nothing switched back (`train()`, `train(was_training)`, Unsloth's `for_training
 epoch comes too late for an evaluation between two steps. The same applies to methods that Lightning calls between steps
 (`training_step`, `on_train_batch_end`): since 2.2 Lightning does not restore the mode after them.
 
+It also fires if a model of `from_pretrained`, which returns it in `eval()` mode, is trained by an own loop or is a part
+of a LightningModule (2.2 and later), and nothing in the script calls `train()`. That is reported only if the script or
+the model's family says that there is a dropout, or checkpointing is on, and nothing is frozen.
+
 ## Why it is bad
 From the first evaluation on, dropout is off, batch norms stop updating their statistics, and gradient checkpointing of
 transformers models is inactive. The run has less regularisation than set, and may run out of memory at the step after
@@ -53,6 +57,7 @@ checkpointing are then on again, so the training loss may be a little higher.
 
 ## References
 - https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.train
+- Lightning-AI/pytorch-lightning#18951
 """
 
 from __future__ import annotations
@@ -68,8 +73,10 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.checks.source.evidence.models_trained_in_eval_mode import (
     HOOKS_OF_TRAINING,
     LeftInEvalMode,
+    LoadedInEvalMode,
     features_disabled_by_eval_mode,
     models_left_in_eval_mode,
+    models_trained_as_loaded,
 )
 from truetune.source.parsed_source_file import Module
 
@@ -103,6 +110,22 @@ class TrainedInEvalMode(SourceRule):
                 " call too: was = model.training before eval(), and model.train(was) at its end",
                 cases=self._cases_of_switch(left),
             )
+
+        for loaded in models_trained_as_loaded(self.subject):
+            yield self._finding_on_load(loaded)
+
+    def _finding_on_load(self, loaded: LoadedInEvalMode) -> Finding:
+        """The finding on a model that nothing switches to training."""
+        off = " and ".join(loaded.switched_off)
+        who = "Lightning 2.2 and later leave" if loaded.is_in_lightning else "this loop leaves"
+        return self.finding(
+            f"from_pretrained returns this model in eval() mode, {who} it so, and nothing calls train():"
+            f" {off} is off in the whole training",
+            "call train() on it: after the load in __init__ (self.encoder.train()), or in on_fit_start"
+            if loaded.is_in_lightning
+            else "call model.train() before the first training step, and after each evaluation",
+            cases=[case_of_node(self.subject, loaded.load.node)],
+        )
 
     def _cases_of_switch(self, left: LeftInEvalMode) -> list[Case]:
         """Cases: the switch to eval mode, and the backward pass that meets it."""

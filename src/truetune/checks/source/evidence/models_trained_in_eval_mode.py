@@ -6,6 +6,10 @@ what the second one meets. Of all switches of a model's mode (`train`, `eval`, U
 `for_training` and `for_inference`) the last one before a backward pass counts, wherever it stands:
 in the loop, a function, a class, another file.
 
+A model that transformers loads is in evaluation mode too. Trainers switch it; own loops do not, nor does Lightning from
+2.2 on. Such a model counts where nothing in the script switches anything to training, nothing is frozen, and
+the script or the model's family says that there is a dropout (the decoders of today have none) or checkpointing is on.
+
 The trade-off: a switch that a test may pass over counts as made when it goes back to training, and
 the arms of one test that switch either way leave the mode open.
 """
@@ -13,6 +17,7 @@ the arms of one test that switch either way leave the mode open.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -29,12 +34,16 @@ from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
 from truetune.source.symbolic_execution.trace_back_to_load import Lineage, lineages_back_to_origins
 from truetune.source.symbolic_execution.trace_of_events import CallEvent, Frame, Trace
 from truetune.source.symbolic_execution.values_of_run import (
+    NO_CONSTANT,
     Class,
     Instance,
     Library,
+    Option,
     Parameter,
+    Result,
     Unknown,
     Value,
+    options_of_choice,
 )
 
 FOR_TRAINING, FOR_INFERENCE = "unsloth.*.for_training", "unsloth.*.for_inference"
@@ -44,6 +53,23 @@ HOOKS_OF_TRAINING = frozenset(
     ("training_step", "on_train_batch_start", "on_train_batch_end", "on_train_epoch_end")
 )
 """Methods that Lightning calls between steps, and behind which it leaves each mode as it is"""
+MODEL_LOADS = re.compile(r"transformers\.(?:.+\.)?\w*(?:Model|For[A-Z]\w+)\.from_pretrained")
+FAMILIES_WITH_DROPOUT = re.compile(
+    r"(?<!modern)bert|electra|mpnet|xlnet|longformer|\bbart|pegasus|opus-mt|\bt5\b|\bgpt2|\bopt-",
+    re.I,
+)
+"""In names of models whose config.json has a dropout of 0.1, the default of their classes in transformers; ModernBERT,
+Llama, Qwen, Mistral and Gemma have none"""
+ADAPTERS = ("peft.*", "unsloth.*")
+"""Adapters have a dropout of their own, which is in training mode when it is made"""
+FREEZES = ("requires_grad", "freeze(")
+"""What a script says that keeps a part as it was loaded: then its evaluation mode may be meant"""
+USES_FROZEN = ("no_grad", "inference_mode")
+"""What a LightningModule puts around a frozen part; its validation needs none"""
+LAST_THAT_SWITCHED, FIRST_THAT_DOES_NOT = "2.1.4", "2.2.0"
+"""Releases of Lightning: until the first, `fit` put all submodules into training mode (Lightning#18951)"""
+MAX_PARTS = 4
+"""Attributes that lie in one another: an encoder in a network in a LightningModule"""
 LEAVES_LOOP = (ast.Break, ast.Return, ast.Raise)
 ENDINGS = frozenset(("exit", "quit", "_exit"))
 
@@ -56,6 +82,116 @@ class LeftInEvalMode(NamedTuple):
     backward: CallEvent | None
     """The pass that meets it so; None in Lightning, which makes it itself"""
     trace: Trace
+
+
+class LoadedInEvalMode(NamedTuple):
+    """A model that is trained in the evaluation mode in which it was loaded."""
+
+    load: CallEvent
+    is_in_lightning: bool
+    switched_off: tuple[str, ...]
+    """What that mode switches off: `hidden_dropout_prob=0.2`"""
+
+
+def models_trained_as_loaded(module: Module) -> Iterator[LoadedInEvalMode]:
+    """The loads in a file of models that are trained, while nothing switches them to training."""
+    if module.mentions(*FREEZES):
+        return
+    seen: set[ast.AST] = set()
+    for trace in traces_of_scripts_that_reach_file(module):
+        if any(training_mode_set_by(one) for one in trace.all_calls):
+            continue
+        loads = [(load, True) for load in _loads_in_fitted_lightning_modules(trace)]
+        loads += [(load, False) for load in _loads_trained_by_own_loops(trace)]
+        for load, is_in_lightning in loads:
+            off = _features_of_load_off_in_eval_mode(trace, load)
+            if off and load.home.path == module.path and load.node not in seen:
+                seen.add(load.node)
+                yield LoadedInEvalMode(load, is_in_lightning, off)
+
+
+def _loads_in_fitted_lightning_modules(trace: Trace) -> Iterator[CallEvent]:
+    """The loads of models that a LightningModule keeps, where Lightning's `fit` leaves their mode as it is."""
+    if _release_of_lightning_switches(trace.entry) or trace.entry.mentions(*USES_FROZEN):
+        return
+    for fit in trace.methods("fit"):
+        fitted = fit.argument(0, "model")
+        for one in options_of_choice(fitted) if fitted is not None else ():
+            if isinstance(one, Instance) and any(map(_is_lightning_class, one.made_of.bases)):
+                yield from _loads_kept_by(one, 0)
+
+
+def _release_of_lightning_switches(module: Module) -> bool:
+    """Does the project ask for a release of Lightning that switches all submodules itself?"""
+    pin = module.pins.of("lightning")
+    if pin is None:
+        return False
+    return pin.compare_with_removal_window(LAST_THAT_SWITCHED, FIRST_THAT_DOES_NOT) == "older"
+
+
+def _loads_trained_by_own_loops(trace: Trace) -> Iterator[CallEvent]:
+    """The loads of models, and of parts of own networks, that an optimizer of a loop with `backward` holds."""
+    is_of_library = any(call.named("deepspeed.initialize") for call in trace.all_calls)
+    if is_of_library or not any(trace.methods("backward")):
+        return
+    for way in _models_held_by_optimizers(trace):
+        if way.has_step(*ADAPTERS):
+            continue
+        load = way.call_that_gave_origin
+        if isinstance(way.origin, Instance):
+            if not any(map(_is_lightning_class, way.origin.made_of.bases)):
+                yield from _loads_kept_by(way.origin, 0)
+        elif load is not None and _is_load_of_transformers(load):
+            yield load
+
+
+def _loads_kept_by(owner: Instance, depth: int) -> Iterator[CallEvent]:
+    """The loads of the models that an object of the project keeps in its attributes, or in those of its parts."""
+    for value in owner.attributes.values() if depth < MAX_PARTS else ():
+        for one in options_of_choice(value):
+            if isinstance(one, Instance):
+                yield from _loads_kept_by(one, depth + 1)
+        for way in lineages_back_to_origins(value):
+            load = way.call_that_gave_origin
+            is_whole = isinstance(way.origin, Result)
+            if load is not None and is_whole and not way.has_step(*ADAPTERS):
+                if _is_load_of_transformers(load):
+                    yield load
+
+
+def _is_load_of_transformers(load: CallEvent) -> bool:
+    """Does a call load a model of transformers, which puts it into evaluation mode?"""
+    return any(MODEL_LOADS.fullmatch(name) for name in load.names)
+
+
+def _features_of_load_off_in_eval_mode(trace: Trace, load: CallEvent) -> tuple[str, ...]:
+    """What evaluation mode switches off in a model that is loaded so; empty where nothing is known of it."""
+    for call in (
+        load,
+        *trace.calls("transformers.*Config.from_pretrained", "transformers.*Config"),
+    ):
+        rates = {
+            name: constant_of(value) for name, value in call.keywords.items() if "dropout" in name
+        }
+        for name, rate in rates.items():
+            if rate is NO_CONSTANT:
+                return (f"the dropout that {name} sets",)
+            if isinstance(rate, int | float) and rate > 0:
+                return (f"{name}={rate:g}",)
+        if rates:
+            return ()
+    if _checkpointing_is_on(trace):
+        return ("gradient checkpointing",)
+    name = _text_of_value(load.argument(0, "pretrained_model_name_or_path"))
+    return ("the dropout of its config.json (0.1)",) if FAMILIES_WITH_DROPOUT.search(name) else ()
+
+
+def _text_of_value(value: Value | None) -> str:
+    """The text that a value is, an option's by its default; empty where it is none."""
+    if isinstance(value, Option):
+        value = value.default
+    text = constant_of(value)
+    return text if isinstance(text, str) else ""
 
 
 def models_left_in_eval_mode(module: Module) -> Iterator[LeftInEvalMode]:
