@@ -114,7 +114,7 @@ def line_of_optimizer_offload(document: LocatedDocument) -> LocatedValue | None:
     """The line that puts the optimizer's states into the machine's memory, in a DeepSpeed or
     accelerate file; None if none does.
     """
-    found = first_set_value(
+    located_value = first_set_value(
         document,
         ("zero_optimization", "offload_optimizer", "device"),
         ("deepspeed_config", "offload_optimizer_device"),
@@ -122,7 +122,11 @@ def line_of_optimizer_offload(document: LocatedDocument) -> LocatedValue | None:
         ("zero_optimization", "cpu_offload"),
         ("fsdp_config", "fsdp_offload_params"),
     )
-    return found if found is not None and str(found.value).lower() in ON_CPU else None
+    return (
+        located_value
+        if located_value is not None and str(located_value.value).lower() in ON_CPU
+        else None
+    )
 
 
 def _setting_at_line(name: str, value: bool | int | float, place: LocatedValue) -> SettingBeside:

@@ -79,13 +79,13 @@ def _offload_of_document(document: LocatedDocument) -> LaunchOffload | None:
         if not isinstance(inner, dict):
             continue
         how = "FSDP" if key == "fsdp_config" else f"ZeRO-{inner.get('zero_stage', 2)}"
-        found = _launch_offload_or_none(
+        launch_offload = _launch_offload_or_none(
             how,
             find_cpu_offload(_without_disabled_settings(flatten_stack_settings(inner))),
             document,
         )
-        if found is not None:
-            return found
+        if launch_offload is not None:
+            return launch_offload
     return None
 
 

@@ -66,9 +66,13 @@ def model_size_and_length_grouping_of_config(config: Config) -> Iterator[Setting
         yield SettingBeside(MODEL_PARAMETERS, parameters, file, line, name)
     for key, wanted in (("group_by_length", True), ("train_sampling_strategy", "group_by_length")):
         if config.raw.get(key) == wanted:
-            found = setting_place(config, key)
+            setting_location = setting_place(config, key)
             yield SettingBeside(
-                ROWS_BY_LENGTH, True, found.file, found.line, f"{found.key or key}={wanted}"
+                ROWS_BY_LENGTH,
+                True,
+                setting_location.file,
+                setting_location.line,
+                f"{setting_location.key or key}={wanted}",
             )
 
 

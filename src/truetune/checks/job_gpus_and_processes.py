@@ -176,19 +176,21 @@ def gpus_given_to_container(command: ShellCommand) -> int | None:
 def _gpus_of_container(command: ShellCommand, folder: Path) -> GpuCount | None:
     """The GPUs that `docker run`, or a service of a compose file, shows its command; None where that is not plain."""
     words = docker_run_words(command)
-    found: list[GpuCount] = []
+    gpu_counts: list[GpuCount] = []
     for number, word in enumerate(words[:-1]):
         name, _, given = word.partition("=") if word.startswith("--") else (word, "", "")
         value = given or words[number + 1]
         if name in ("-e", "--env") and value.startswith(VISIBLE):
             line = command.line_of(value)
-            found += filter(None, [_parse_visible_gpus(value.removeprefix(VISIBLE), line)])
+            gpu_counts += filter(None, [_parse_visible_gpus(value.removeprefix(VISIBLE), line)])
         elif name == "--env-file":
-            found += _visible_gpus_of_env_file(folder / value, command.line)
+            gpu_counts += _visible_gpus_of_env_file(folder / value, command.line)
         elif name == "--gpus" and (devices := NAMED_DEVICES.fullmatch(value)) is not None:
-            found.append(GpuCount(len(set(devices[1].split(","))), command.line, f"--gpus {value}"))
+            gpu_counts.append(
+                GpuCount(len(set(devices[1].split(","))), command.line, f"--gpus {value}")
+            )
     # A variable that is set twice, and devices beside it, say different things.
-    return found[0] if len(found) == 1 else None
+    return gpu_counts[0] if len(gpu_counts) == 1 else None
 
 
 def _visible_gpus_of_env_file(path: Path, line: int) -> Iterator[GpuCount]:

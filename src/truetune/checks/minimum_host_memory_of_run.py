@@ -86,8 +86,8 @@ def fully_trained_model_of_launch(launch: LaunchFiles) -> TrainedModel | None:
     """The model that a launch trains whole; None where it trains an adapter, or nothing says which it is."""
     if _names_adapter(" ".join(launch.command.words)) or launch.settings is not None:
         return None
-    given = launch.script_option_value(*MODEL_OPTIONS)
-    name = str(given.value) if given is not None else ""
+    located_value = launch.script_option_value(*MODEL_OPTIONS)
+    name = str(located_value.value) if located_value is not None else ""
     if launch.script is None:
         return _trained_model_by_name(name)
     try:

@@ -67,6 +67,12 @@ def _settings_of_document(
             continue
         for name in wanted:
             # The config.yaml of wandb has `name: {value: ...}`.
-            found = first_set_value(document, (*way, name), (*way, name, "value"))
-            if found is not None and isinstance(found.value, bool | int | float):
-                yield SettingBeside(name, found.value, found.file, found.line, found.text)
+            located_value = first_set_value(document, (*way, name), (*way, name, "value"))
+            if located_value is not None and isinstance(located_value.value, bool | int | float):
+                yield SettingBeside(
+                    name,
+                    located_value.value,
+                    located_value.file,
+                    located_value.line,
+                    located_value.text,
+                )

@@ -156,13 +156,15 @@ def _trainings_of_script(module: Module) -> _Trainings:
 
 def _adapters_in_calls(module: Module) -> Iterator[AdapterBeside]:
     """The adapters that calls of a script set with both alpha and rank."""
-    for found in training_hyperparameter_calls(module):
-        alpha, rank = (parse_setting_number(found.values.get(one)) for one in (ALPHA, "r"))
+    for hyperparameter_call in training_hyperparameter_calls(module):
+        alpha, rank = (
+            parse_setting_number(hyperparameter_call.values.get(one)) for one in (ALPHA, "r")
+        )
         if alpha is None or rank is None or rank < 1:
             continue
-        line, _ = module.place(found.nodes[ALPHA])
-        stabilised = module.flow.value(found.call.keywords.get("use_rslora")) is True
-        path = module.home(found.call.node).path
+        line, _ = module.place(hyperparameter_call.nodes[ALPHA])
+        stabilised = module.flow.value(hyperparameter_call.call.keywords.get("use_rslora")) is True
+        path = module.home(hyperparameter_call.call.node).path
         yield AdapterBeside(path, line, alpha, int(rank), stabilised)
 
 

@@ -214,9 +214,9 @@ def _verify_cache(spec: RunSpec, path: str, output_format: str) -> int:
     from truetune.tokenized.open_token_cache import open_token_cache
     from truetune.tokenized.verify_token_cache import verify_cache
 
-    found = verify_cache(spec, open_token_cache(path))
+    cache_comparison = verify_cache(spec, open_token_cache(path))
     if output_format == "json":
-        print_json("verify", found.as_json())
+        print_json("verify", cache_comparison.as_json())
     else:
-        render_cache_comparison(found, path, make_console())
-    return 0 if found.is_same else 1
+        render_cache_comparison(cache_comparison, path, make_console())
+    return 0 if cache_comparison.is_same else 1

@@ -200,18 +200,18 @@ def _survey_data_and_propose_settings(
     )
     from truetune.training.survey_data_and_model_for_init import survey_data_and_model_config
 
-    found = survey_data_and_model_config(spec)
+    data_survey = survey_data_and_model_config(spec)
     if recipe is None and ask:
         click.echo("\n".join(f"  {name:<6} {means}" for name, means in RECIPE_MEANINGS.items()))
         recipe = click.prompt(
-            "Recipe", type=click.Choice(RECIPES), default=propose_recipe_name(found)
+            "Recipe", type=click.Choice(RECIPES), default=propose_recipe_name(data_survey)
         )
     here = read_machine()
     gpus = [here.gpus[i] for i in here.visible_gpu_indices if i < len(here.gpus)]
     return propose_settings(
         spec,
-        found,
-        recipe or propose_recipe_name(found),
+        data_survey,
+        recipe or propose_recipe_name(data_survey),
         gpu=bool(gpus),
         gpu_memory=gpus[0].memory if gpus else None,
         rewards=rewards,

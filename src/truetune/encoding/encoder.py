@@ -252,7 +252,7 @@ class Encoder:
         return self.engine
 
     def _check_against_reference(
-        self, engine: Engine, found: FlatIds, pieces: list[str], prefix: str
+        self, engine: Engine, flat_ids: FlatIds, pieces: list[str], prefix: str
     ) -> None:
         """Compare some pieces' ids with those of `tokenizers`. Raises EnginesDiffer.
 
@@ -263,7 +263,7 @@ class Encoder:
         chosen = sorted({*range(0, len(pieces), CHECK_EVERY), *itertools.islice(not_ascii, 2)})
         expected = self._encode_behind_prefix(self._reference, [pieces[i] for i in chosen], prefix)
         for number, i in enumerate(chosen):
-            if not np.array_equal(expected.of(number), found.of(i)):
+            if not np.array_equal(expected.of(number), flat_ids.of(i)):
                 raise EnginesDiffer(
                     f"{engine.name} and {self._reference.name} encode {pieces[i][:200]!r}"
                     " differently"
@@ -282,7 +282,7 @@ class Encoder:
 
     def _with_token_starts(
         self,
-        found: FlatIds,
+        flat_ids: FlatIds,
         texts: list[str],
         prefix: str,
         backend: tokenizers.Tokenizer | None = None,
@@ -299,27 +299,27 @@ class Encoder:
             prefix: an added token that stood before each text while it was encoded; empty for none.
             backend: the tokenizer that gave the ids, where it is not `self.backend`.
         """
-        counts = np.diff(found.offsets)  # (texts,) in tokens
+        counts = np.diff(flat_ids.offsets)  # (texts,) in tokens
         # (tokens + 1,): where each token begins in the bytes that all ids spell, end to end.
-        byte_offsets = offsets_of(self.vocabulary.lengths_of(found.ids))
-        starts = byte_offsets[:-1] - np.repeat(byte_offsets[found.offsets[:-1]], counts)
+        byte_offsets = offsets_of(self.vocabulary.lengths_of(flat_ids.ids))
+        starts = byte_offsets[:-1] - np.repeat(byte_offsets[flat_ids.offsets[:-1]], counts)
         # In ASCII a byte is a character. Of an exact vocabulary, as many bytes as the text has are its bytes.
         characters = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
         is_easy = np.fromiter(map(str.isascii, texts), dtype=np.bool_, count=len(texts))
         is_easy &= self.vocabulary.exact
-        is_easy &= np.diff(byte_offsets[found.offsets]) == characters
+        is_easy &= np.diff(byte_offsets[flat_ids.offsets]) == characters
         others = np.flatnonzero(~is_easy)
         if len(others):
             in_others = np.repeat(~is_easy, counts)  # (tokens,)
-            other_ids = FlatIds(found.ids[in_others], offsets_of(counts[others]))
+            other_ids = FlatIds(flat_ids.ids[in_others], offsets_of(counts[others]))
             other_texts = [texts[i] for i in others.tolist()]
             starts[in_others] = self._starts_by_spelled_bytes(
                 other_ids, other_texts, prefix, backend or self.backend
             )
-        return EncodedTexts(found.ids, found.offsets, starts.astype(np.int32))
+        return EncodedTexts(flat_ids.ids, flat_ids.offsets, starts.astype(np.int32))
 
     def _starts_by_spelled_bytes(
-        self, found: FlatIds, texts: list[str], prefix: str, backend: tokenizers.Tokenizer
+        self, flat_ids: FlatIds, texts: list[str], prefix: str, backend: tokenizers.Tokenizer
     ) -> NDArray[np.int64]:
         """(tokens,) the starts: by the bytes that ids spell, for texts that they do not spell by the offsets.
 
@@ -328,12 +328,12 @@ class Encoder:
         """
         encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
         text_bytes = np.frombuffer(b"".join(encoded), dtype=np.uint8)  # (bytes of the texts,)
-        spelled_bytes = self.vocabulary.bytes(found.ids)  # (bytes of the tokens,)
+        spelled_bytes = self.vocabulary.bytes(flat_ids.ids)  # (bytes of the tokens,)
         # Where each text begins: (texts + 1,) in characters, in bytes, and in the bytes that its ids spell.
         character_offsets = offsets_of([len(text) for text in texts])
         byte_offsets = offsets_of([len(text) for text in encoded])
-        token_offsets = offsets_of(self.vocabulary.lengths_of(found.ids))  # (tokens + 1,)
-        spelled_offsets = token_offsets[found.offsets]
+        token_offsets = offsets_of(self.vocabulary.lengths_of(flat_ids.ids))  # (tokens + 1,)
+        spelled_offsets = token_offsets[flat_ids.offsets]
         byte_counts, spelled_counts = np.diff(byte_offsets), np.diff(spelled_offsets)  # (texts,)
 
         # A text is spelled by its ids where both have equally many bytes, and the same ones. Only texts with equal
@@ -349,16 +349,16 @@ class Encoder:
 
         # Token k begins at byte `token_offsets[k]` of what is spelled. Odd texts have shifted those behind them; take
         # the shift of each text away, and look up to which character the byte belongs.
-        tokens_per_text = np.diff(found.offsets)
+        tokens_per_text = np.diff(flat_ids.offsets)
         shift = np.repeat(spelled_offsets[:-1] - byte_offsets[:-1], tokens_per_text)
         # Clipped, for tokens of odd texts point anywhere, and an empty token at the very end points behind it.
         token_bytes = np.clip(token_offsets[:-1] - shift, 0, max(len(text_bytes) - 1, 0))
         characters = _character_indices(text_bytes)[token_bytes] if len(text_bytes) else token_bytes
         starts = characters - np.repeat(character_offsets[:-1], tokens_per_text)
         for i in np.flatnonzero(is_odd).tolist():
-            own_tokens = slice(found.offsets[i], found.offsets[i + 1])
+            own_tokens = slice(flat_ids.offsets[i], flat_ids.offsets[i + 1])
             starts[own_tokens] = self._starts_of_differently_spelled_text(
-                found.of(i), texts[i], prefix, backend
+                flat_ids.of(i), texts[i], prefix, backend
             )
         return np.asarray(starts)
 

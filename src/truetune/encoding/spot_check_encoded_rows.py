@@ -81,12 +81,16 @@ def _read_rows_by_number(
         "on_broken": lambda *_: None,
     }
     if shard["stretch"]:
-        found = read_stretch(source, Stretch(*shard["stretch"]), shard["row"], **form)
-        return [row for row in found if row.origin.row in wanted]
+        conversations = read_stretch(source, Stretch(*shard["stretch"]), shard["row"], **form)
+        return [row for row in conversations if row.origin.row in wanted]
     with open_raw(source.path) as raw:
-        found = conversations_of_records(read_records(source, raw), source, shard["row"], **form)
+        conversations = conversations_of_records(
+            read_records(source, raw), source, shard["row"], **form
+        )
         return [
-            row for row in islice(found, max(wanted) - shard["row"] + 1) if row.origin.row in wanted
+            row
+            for row in islice(conversations, max(wanted) - shard["row"] + 1)
+            if row.origin.row in wanted
         ]
 
 

@@ -63,7 +63,7 @@ class Reading(NamedTuple):
 
 def right_answer_shares_in_files_beside(path: Path) -> list[FigureBeside]:
     """The shares of right answers in the JSON files beside a file of predictions."""
-    found: list[FigureBeside] = []
+    figure_besides: list[FigureBeside] = []
     folder = path.parent
     names = sorted(folder.glob("*.json")) if folder.is_dir() else []
     others = [one for one in names if one != path and FILE_NAME.search(one.stem)]
@@ -74,11 +74,11 @@ def right_answer_shares_in_files_beside(path: Path) -> list[FigureBeside]:
             values = parse_json(file.read_bytes(), RESULT)
         except (OSError, ValueError):
             continue
-        found += [
+        figure_besides += [
             FigureBeside(file.name, name, value)
             for name, value in _find_shares_named_as_right_answers(values)
         ]
-    return found + _shares_printed_in_logs(folder)
+    return figure_besides + _shares_printed_in_logs(folder)
 
 
 def _shares_printed_in_logs(folder: Path) -> list[FigureBeside]:

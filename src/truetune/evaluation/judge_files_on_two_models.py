@@ -204,10 +204,10 @@ def judge_equal_answers_of_other_model(path: str, spec: RunSpec) -> Judgement:
     return run_rules(EvaluationResults(0, twins=tuple(twins)), rules) if twins else Judgement()
 
 
-def _describe_verdict_files(judged: Sequence[JudgedPair]) -> Iterator[Subject]:
+def _describe_verdict_files(judged_pairs: Sequence[JudgedPair]) -> Iterator[Subject]:
     """One for each file of verdicts."""
-    for file in dict.fromkeys(pair.file for pair in judged):
-        own = [pair for pair in judged if pair.file == file]
+    for file in dict.fromkeys(pair.file for pair in judged_pairs):
+        own = [pair for pair in judged_pairs if pair.file == file]
         counts = {
             name: sum(pair.verdict == name for pair in own)
             for name in ("first", "second", "tie", "unread")

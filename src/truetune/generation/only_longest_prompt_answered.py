@@ -100,10 +100,10 @@ def _chance_longest_prompts_are_best_and_counts(
         best += qualities[batch[0]] == top
     longest = [qualities[batch[0]] for batch in batches]
     others = [qualities[row] for batch in batches for row in batch[1:]]
-    found = LongestOfBatches(
+    longest_of_batches = LongestOfBatches(
         size, len(batches), best, _mean_or_zero(longest), _mean_or_zero(others)
     )
-    return _poisson_binomial_tail(chances, best), found
+    return _poisson_binomial_tail(chances, best), longest_of_batches
 
 
 def _poisson_binomial_tail(chances: Sequence[float], hits: int) -> float:

@@ -72,9 +72,11 @@ def find_prompt_in_front(
     """
     parts = [_split_at_question(*row) for row in zip(texts, questions, references, strict=True)]
     common = _text_before_most_questions(parts)
-    found = PromptInFront(tuple(_answer_behind_prompt(part, common) for part in parts))
-    is_most = found.count_of_predictions_with_prompt >= max(MIN_PREDICTIONS, MIN_SHARE * len(texts))
-    return found if is_most and any(found.answers) else None
+    prompt_in_front = PromptInFront(tuple(_answer_behind_prompt(part, common) for part in parts))
+    is_most = prompt_in_front.count_of_predictions_with_prompt >= max(
+        MIN_PREDICTIONS, MIN_SHARE * len(texts)
+    )
+    return prompt_in_front if is_most and any(prompt_in_front.answers) else None
 
 
 def _text_before_most_questions(parts: Sequence[_SplitPrediction | None]) -> str | None:

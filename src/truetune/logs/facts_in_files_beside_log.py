@@ -228,10 +228,10 @@ class FilesBeside:
 
     def setting(self, name: str) -> SettingBeside | None:
         """The setting of that name; None if the files set none, or different values."""
-        found = list(self.settings_named(name))
-        is_one = len({one.value for one in found}) == 1
+        setting_besides = list(self.settings_named(name))
+        is_one = len({one.value for one in setting_besides}) == 1
         # A line says more than a default, where both are the same.
-        return max(found, key=lambda one: one.line > 0) if is_one else None
+        return max(setting_besides, key=lambda one: one.line > 0) if is_one else None
 
 
 NOTHING_BESIDE = FilesBeside()

@@ -65,7 +65,7 @@ NO_MEMORY = MemoryCurve("", EMPTY_CURVE, False)
 
 def find_memory_curve(curves: Mapping[str, Curve]) -> MemoryCurve:
     """The curve of the GPU's memory, that of the tensors themselves first; an empty one where none is logged."""
-    found: list[MemoryCurve] = []
+    memory_curves: list[MemoryCurve] = []
     for name, curve in curves.items():
         words = {word.lower() for word in PARTS.findall(name)}
         is_bytes = bool(words & ALLOCATED_WORDS) and "bytes" in words
@@ -76,10 +76,12 @@ def find_memory_curve(curves: Mapping[str, Curve]) -> MemoryCurve:
             continue
         scale = 1.0 if name == OURS else _gib_per_unit(words, float(np.max(finite.value)))
         is_current = not words & RISING_WORDS
-        found.append(MemoryCurve(name, Curve(finite.step, finite.value * scale), is_current))
+        memory_curves.append(
+            MemoryCurve(name, Curve(finite.step, finite.value * scale), is_current)
+        )
     # Of several GPUs and of several figures, the first that holds what is in use.
-    found.sort(key=lambda one: (not one.is_current, one.name != OURS))
-    return found[0] if found else NO_MEMORY
+    memory_curves.sort(key=lambda one: (not one.is_current, one.name != OURS))
+    return memory_curves[0] if memory_curves else NO_MEMORY
 
 
 def _gib_per_unit(words: set[str], largest: float) -> float:

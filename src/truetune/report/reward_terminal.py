@@ -149,7 +149,7 @@ def attack_lines(trial: RewardTrial) -> Iterator[tuple[str, int, int]]:
     if trial.depends_on != "answer":
         return
     for kind, name in KINDS.items():
-        tried = trial.tried_of_kinds(kind)
+        tried_completions = trial.tried_of_kinds(kind)
         # A right answer may well be paid where it is said twice: only more than once is a fault.
-        if tried and kind != "repeated":
-            yield name, sum(one.is_paid for one in tried), len(tried)
+        if tried_completions and kind != "repeated":
+            yield name, sum(one.is_paid for one in tried_completions), len(tried_completions)

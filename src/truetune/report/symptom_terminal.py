@@ -48,10 +48,10 @@ def _draw_symptom_report(report: SymptomReport, console: Console, verbose: bool)
     print_without_wrapping_or_escaping(console)
 
 
-def _ruled_out_lines(judged: JudgedCause, width: int) -> list[Text]:
+def _ruled_out_lines(judged_cause: JudgedCause, width: int) -> list[Text]:
     """Lines on a cause that the project's files rule out, and why."""
     text = escape_invisible_characters(
-        f"ruled out by these files: {judged.cause.text}: {judged.against}"
+        f"ruled out by these files: {judged_cause.cause.text}: {judged_cause.against}"
     )
     return [Text(line, style="dim") for line in wrap_text(text, width)]
 
@@ -82,25 +82,25 @@ def _cause_list_heading(report: SymptomReport) -> str:
     return "No rule found a cause here. Look at these yourself; the likely ones first:"
 
 
-def _cause_lines(number: int, judged: JudgedCause, width: int) -> list[Text]:
+def _cause_lines(number: int, judged_cause: JudgedCause, width: int) -> list[Text]:
     """Lines on one cause: what it is, how it is told from others, and whether rules looked for it."""
     head = f"{number:>2}. "
     lines = [
         Text((head if row == 0 else INDENT) + line)
         for row, line in enumerate(
-            wrap_text(escape_invisible_characters(judged.cause.text), width - len(INDENT))
+            wrap_text(escape_invisible_characters(judged_cause.cause.text), width - len(INDENT))
         )
     ]
-    details = [f"seen as: {judged.cause.seen}"] if judged.cause.seen else []
+    details = [f"seen as: {judged_cause.cause.seen}"] if judged_cause.cause.seen else []
     # Before what proves it: the reader's own line is the next thing to look at.
-    places = [f"look at {line.place}: {line.text[:MAX_LINE_SHOWN]}" for line in judged.lines]
+    places = [f"look at {line.place}: {line.text[:MAX_LINE_SHOWN]}" for line in judged_cause.lines]
     details = places + details
-    if judged.lacking:
-        details.append(f"unlikely: nothing in these files shows {', '.join(judged.lacking)}")
-    if judged.state == "looked for":
-        details.append(f"checked here, without a finding: {', '.join(judged.rules)}")
-    elif judged.rules:
-        details.append(f"would be proved by: {', '.join(judged.rules)}")
+    if judged_cause.lacking:
+        details.append(f"unlikely: nothing in these files shows {', '.join(judged_cause.lacking)}")
+    if judged_cause.state == "looked for":
+        details.append(f"checked here, without a finding: {', '.join(judged_cause.rules)}")
+    elif judged_cause.rules:
+        details.append(f"would be proved by: {', '.join(judged_cause.rules)}")
     for detail in details:
         lines += [
             Text(INDENT + line, style="dim")

@@ -138,9 +138,9 @@ def try_answers_after_wrong_ones(trial: TrialInProgress) -> None:
         trial.after_wrong_ones = SpellingScores(form.name, row.number, text, len(outcomes), paid)
 
 
-def _is_form_of_any(form: AnswerForm, tried: Iterable[TriedCompletion]) -> bool:
+def _is_form_of_any(form: AnswerForm, tried_completions: Iterable[TriedCompletion]) -> bool:
     """Do some completions begin as a form does, and end as it does?"""
-    texts = [one.completion for one in tried]
+    texts = [one.completion for one in tried_completions]
     return any(text.startswith(form.before) and text.endswith(form.after) for text in texts)
 
 

@@ -134,15 +134,15 @@ def serve_check(
     service = _observe_server(
         source, client, probes, record, options, strength=strength, longest=longest, say=say
     )
-    judged = judge_server(service, spec)
+    judgement = judge_server(service, spec)
     return ServiceReport(
         spec=spec,
         subjects=(
             Subject("server", server.root, tuple(_describe_server(source, client, record).items())),
         ),
-        findings=judged.findings,
-        examined=judged.examined,
-        not_judged=judged.not_judged,
+        findings=judgement.findings,
+        examined=judgement.examined,
+        not_judged=judgement.not_judged,
         seconds=time.perf_counter() - started,
         service=service,
     )

@@ -650,10 +650,10 @@ class DataFlow:
         Origins are not asked, for they need the table of calls, which is made with this. Of a name with several
         bindings nothing is said.
         """
-        made = self._expression_behind_single_binding(node)
-        if not isinstance(made, ast.Call) or isinstance(made.func, ast.Call):
+        expression = self._expression_behind_single_binding(node)
+        if not isinstance(expression, ast.Call) or isinstance(expression.func, ast.Call):
             return None
-        return self._class_named_by_bindings_alone(made.func)
+        return self._class_named_by_bindings_alone(expression.func)
 
     def _class_named_by_bindings_alone(self, node: ast.expr) -> ast.ClassDef | None:
         """The one class of the files that a name means, by its bindings alone."""

@@ -202,7 +202,7 @@ def shell_commands_starting_script(folder: Path, script: str) -> tuple[StartingC
     They are looked for in its own folder, where the script's name counts, and in `scripts`, the folder above and its
     `scripts`, where the path in the command has to lead to it.
     """
-    found: list[StartingCommand] = []
+    starting_commands: list[StartingCommand] = []
     above = folder.parent
     for place in dict.fromkeys((folder, folder / SCRIPTS_FOLDER, above, above / SCRIPTS_FOLDER)):
         for file in _shell_scripts_in_folder(place):
@@ -214,8 +214,8 @@ def shell_commands_starting_script(folder: Path, script: str) -> tuple[StartingC
                 at = _index_of_script_word(command.words, place, folder, script)
                 if at is not None:
                     words = command.words[at + 1 :]
-                    found.append(StartingCommand(file, command.line, words, read.text))
-    return tuple(found)
+                    starting_commands.append(StartingCommand(file, command.line, words, read.text))
+    return tuple(starting_commands)
 
 
 def _shell_scripts_in_folder(folder: Path) -> list[str]:

@@ -425,12 +425,12 @@ def _keys_and_value_nodes(node: yaml.Node | None) -> Iterator[tuple[str, yaml.No
         yield from ((key.value, value) for key, value in node.value)
 
 
-def _expression_placed_at_yaml_node(made: ast.expr, node: yaml.Node | None) -> ast.expr:
+def _expression_placed_at_yaml_node(expression: ast.expr, node: yaml.Node | None) -> ast.expr:
     """The expression, with the position of a YAML node."""
     begin = node.start_mark if node is not None else None
     end = node.end_mark if node is not None else None
-    made.lineno, made.col_offset = (begin.line + 1, begin.column) if begin else (1, 0)
+    expression.lineno, expression.col_offset = (begin.line + 1, begin.column) if begin else (1, 0)
     is_line = end is not None and begin is not None and end.line == begin.line
-    made.end_lineno = made.lineno
-    made.end_col_offset = end.column if is_line and end is not None else made.col_offset
-    return made
+    expression.end_lineno = expression.lineno
+    expression.end_col_offset = end.column if is_line and end is not None else expression.col_offset
+    return expression

@@ -119,13 +119,13 @@ def read_facts_of_project(question: str, texts: Iterable[ProjectText]) -> Projec
         trait: tuple(sorted(lines, key=_sort_key_putting_uses_before_mentions)[:MAX_LINES_OF_TRAIT])
         for trait, lines in found.items()
     }
-    asked = traits_mentioned(question)
+    traits = traits_mentioned(question)
     return ProjectFacts(
         telling,
-        asked,
+        traits,
         frozenset(areas),
-        frozenset(off) - found.keys() - asked,
-        _phases_outside_memory_traceback(texts) - asked,
+        frozenset(off) - found.keys() - traits,
+        _phases_outside_memory_traceback(texts) - traits,
         find_signs(texts),
     )
 

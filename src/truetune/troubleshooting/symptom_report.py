@@ -76,7 +76,7 @@ class SymptomReport(Report):
         possible = [one for one in open_ones if not one.lacking]
         return tuple(sorted(possible or open_ones, key=self._are_all_cause_lines_at_findings))
 
-    def _are_all_cause_lines_at_findings(self, judged: JudgedCause) -> bool:
+    def _are_all_cause_lines_at_findings(self, judged_cause: JudgedCause) -> bool:
         """Do all lines of a cause stand where a finding is that explains the symptom?"""
         shown = {
             (Path(case.file).name, case.line)
@@ -84,8 +84,8 @@ class SymptomReport(Report):
             for case in finding.cases
             if case.file is not None and case.line is not None
         }
-        return bool(judged.lines) and all(
-            _is_line_at_or_beside_finding(line, shown) for line in judged.lines
+        return bool(judged_cause.lines) and all(
+            _is_line_at_or_beside_finding(line, shown) for line in judged_cause.lines
         )
 
     def ruled_out(self) -> tuple[JudgedCause, ...]:

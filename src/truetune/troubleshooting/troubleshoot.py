@@ -135,12 +135,12 @@ def judge_causes(
     return tuple(one for _, one in judged)
 
 
-def _rank_found_open_or_lacking(likely: LikelyCause, judged: JudgedCause) -> int:
+def _rank_found_open_or_lacking(likely: LikelyCause, judged_cause: JudgedCause) -> int:
     """0 for what was found, 1 for what is open, 2 for what lacks a thing or what a rule of its own did not find."""
-    if judged.state == "found":
+    if judged_cause.state == "found":
         return 0
-    is_searched = judged.state == "looked for" and not likely.is_listed
-    return 2 if judged.lacking or is_searched else 1
+    is_searched = judged_cause.state == "looked for" and not likely.is_listed
+    return 2 if judged_cause.lacking or is_searched else 1
 
 
 def _findings_by_rule(findings: Sequence[Finding]) -> dict[str, list[Finding]]:

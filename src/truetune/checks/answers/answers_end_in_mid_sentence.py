@@ -98,28 +98,32 @@ class AnswersEndInMidSentence(BadAnswerShareRule):
         return unmet and replace(unmet, asked=False)
 
     def findings(self) -> Iterator[Finding]:
-        found = count_bad_answers(self.subject, self.is_bad_answer)
-        if found is None or found.count_in_last_pass.of < MIN_ANSWERS or not self.subject.finished:
+        bad_answers = count_bad_answers(self.subject, self.is_bad_answer)
+        if (
+            bad_answers is None
+            or bad_answers.count_in_last_pass.of < MIN_ANSWERS
+            or not self.subject.finished
+        ):
             return
-        if not is_bad_share_surely_above(found.count_in_last_pass, TOLERATED):
+        if not is_bad_share_surely_above(bad_answers.count_in_last_pass, TOLERATED):
             return
         ratio = median(
-            len(one.answer.text) / max(1, len(one.prompt.reference)) for one in found.samples
+            len(one.answer.text) / max(1, len(one.prompt.reference)) for one in bad_answers.samples
         )
         yield self.finding(
-            f"{found.count_in_last_pass} answers break off within a sentence and are {ratio:.1f} times as long as"
+            f"{bad_answers.count_in_last_pass} answers break off within a sentence and are {ratio:.1f} times as long as"
             " their references (median), which end with a full stop: the model did not stop, and the limit on new"
             " tokens cut them off",
             "check that each training row keeps its stop token within the length limit (cutoff_len, max_length),"
             " and that the stop token has a label (truetune run -- COMMAND shows the labels); and write"
             " finish_reason next to each answer",
             severity="error"
-            if found.count_in_last_pass.bad == found.count_in_last_pass.of
+            if bad_answers.count_in_last_pass.bad == bad_answers.count_in_last_pass.of
             else "warning",
             evidence=["the file does not tell what ended the answers (no finish_reason)"],
-            cases=cases_of_samples(found.samples),
-            count=found.count_in_last_pass.bad,
-            total=found.count_in_last_pass.of,
+            cases=cases_of_samples(bad_answers.samples),
+            count=bad_answers.count_in_last_pass.bad,
+            total=bad_answers.count_in_last_pass.of,
         )
 
 

@@ -123,8 +123,8 @@ def _gradient_buffers(launch: LaunchFiles) -> GradientBuffers | None:
 
 def _is_zero_setting_one_of(launch: LaunchFiles, name: str, *values: object) -> bool:
     """Does the DeepSpeed file of a launch set ZeRO's setting to one of these values?"""
-    found = _deepspeed_zero_setting(launch, name)
-    return found is not None and found.value in values
+    located_value = _deepspeed_zero_setting(launch, name)
+    return located_value is not None and located_value.value in values
 
 
 def _deepspeed_zero_setting(launch: LaunchFiles, name: str) -> LocatedValue | None:

@@ -544,7 +544,7 @@ def _contradictions_of_machines(launch: LaunchFiles, file: CommandFile) -> Itera
     name, line = next(
         (name, file.requests[name][1]) for name in ("--nodes", "-N") if name in file.requests
     )
-    asked = LocatedValue(nodes, file.path, line, f"{name}={nodes}")
+    located_value = LocatedValue(nodes, file.path, line, f"{name}={nodes}")
     outcome = (
         "the processes on the other nodes get invalid ranks and fail at the start"
         if machines.value < nodes
@@ -553,7 +553,7 @@ def _contradictions_of_machines(launch: LaunchFiles, file: CommandFile) -> Itera
     yield _Contradiction(
         f"the job requests {nodes} nodes, but accelerate expects {machines.value} machines: {outcome}",
         f"set num_machines to {nodes} (and num_processes to the total number of GPUs)",
-        (asked, machines),
+        (located_value, machines),
     )
 
 

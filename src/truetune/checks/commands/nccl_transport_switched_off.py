@@ -133,9 +133,9 @@ def _number_of_nodes_option(words: tuple[str, ...]) -> str | None:
 
 def gpus_per_node(file: CommandFile) -> int | None:
     """The GPUs of each node that a file's runs use; None where that is not known."""
-    asked = gpus_requested_by_job(file)
+    gpu_count = gpus_requested_by_job(file)
     counts = [launch.processes for launch in find_launches(file)]
-    return max([*counts, *([asked.gpus] if asked is not None else [])], default=None)
+    return max([*counts, *([gpu_count.gpus] if gpu_count is not None else [])], default=None)
 
 
 def _only_sets_variables(file: CommandFile) -> bool:

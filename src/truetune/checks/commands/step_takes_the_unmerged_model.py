@@ -116,15 +116,15 @@ class StepTakesTheUnmergedModel(CommandRule):
         for step in self.examined_places(file):
             if not _has_plain_paths(file, step) or _is_output_named_elsewhere(file, step):
                 continue
-            asked = next(_later_uses_of_input(file, step), None)
-            if asked is None:
+            model_use = next(_later_uses_of_input(file, step), None)
+            if model_use is None:
                 continue
             yield self.finding(
                 f"line {step.command.line} makes {step.output} from {step.model}, but nothing in the project uses"
-                f" it: this command uses {asked.model}, so {asked.result} the model before that step",
-                f"use {step.output} instead of {asked.model} in this command",
+                f" it: this command uses {model_use.model}, so {model_use.result} the model before that step",
+                f"use {step.output} instead of {model_use.model} in this command",
                 cases=[
-                    self.case_of_command(asked.command, asked.text),
+                    self.case_of_command(model_use.command, model_use.text),
                     self.case_of_command(step.command, step.command.text.strip()),
                 ],
             )

@@ -90,19 +90,21 @@ class TasksTrainAlone(CommandRule):
             )
 
 
-def _advise_one_training_for_tasks(found: LoneTrainings, file: CommandFile) -> str:
+def _advise_one_training_for_tasks(lone_trainings: LoneTrainings, file: CommandFile) -> str:
     """The edit that makes one training of them."""
-    if not found.is_meant_for_several:
+    if not lone_trainings.is_meant_for_several:
         return (
             "start it once; or wrap the model in DistributedDataParallel and start it with torchrun"
-            f" --nproc-per-node {found.times}"
+            f" --nproc-per-node {lone_trainings.times}"
         )
-    if found.starter != "srun":
-        return f"start it once, with torchrun --nproc-per-node {found.times} {found.script}"
+    if lone_trainings.starter != "srun":
+        return f"start it once, with torchrun --nproc-per-node {lone_trainings.times} {lone_trainings.script}"
     nodes = node_count_of_job(file) or 1
-    each = max(1, found.times // nodes)
+    each = max(1, lone_trainings.times // nodes)
     meeting = f" --nnodes {nodes} --rdzv-backend c10d --rdzv-endpoint FIRST_NODE:29500"
-    launch = f"torchrun{meeting if nodes > 1 else ''} --nproc-per-node {each} {found.script}"
+    launch = (
+        f"torchrun{meeting if nodes > 1 else ''} --nproc-per-node {each} {lone_trainings.script}"
+    )
     return (
         f"set --ntasks-per-node=1 and --gpus-per-node={each}, and start `srun {launch}`; or set in each task, before"
         " python: RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS, with MASTER_ADDR and"

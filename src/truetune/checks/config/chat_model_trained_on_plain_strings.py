@@ -135,9 +135,9 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
 
     def measurement_if_clean(self) -> Measurement:
         """What was measured: how many of the first rows are plain strings without a turn."""
-        found = self._count_plain_rows()
+        plain_rows = self._count_plain_rows()
         return make_count_measurement(
-            "rows of plain strings without a turn", found.plain, found.rows
+            "rows of plain strings without a turn", plain_rows.plain, plain_rows.rows
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -162,10 +162,10 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
             total=found.rows,
         )
 
-    def _finding_on_openrlhf(self, found: _PlainRows) -> Finding:
+    def _finding_on_openrlhf(self, plain_rows: _PlainRows) -> Finding:
         """The finding on a command of OpenRLHF that hands the rows on as they are."""
         config = self.subject
-        column = found.columns[0] if found.columns else ""
+        column = plain_rows.columns[0] if plain_rows.columns else ""
         return self.finding(
             f"{config.spec.model} is a chat model, but --apply_chat_template is not given: OpenRLHF passes the"
             f" strings of {column} to it without any turn tokens",
@@ -173,10 +173,10 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
             " model's own turn tokens",
             cases=[
                 setting_case(config, config.spec.model or "", "pretrain", "model"),
-                *([found.first] if found.first else []),
+                *([plain_rows.first] if plain_rows.first else []),
             ],
-            count=found.plain,
-            total=found.rows,
+            count=plain_rows.plain,
+            total=plain_rows.rows,
         )
 
     def _may_script_read_settings(self) -> bool:

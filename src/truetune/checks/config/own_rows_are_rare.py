@@ -180,17 +180,17 @@ def _hub_sets_trained_whole(config: Config) -> list[_SizedDataSet]:
 
 def _local_row_files_with_counts(config: Config) -> list[_SizedDataSet]:
     """The local files of rows, each with its lines; none where one can't be counted, or is listed twice."""
-    found: list[_SizedDataSet] = []
+    sized_data_sets: list[_SizedDataSet] = []
     for entry in _listed_data_sets(config):
         path = str(entry.get("path"))
         file = _local_file_of_lines(config, path)
         if file is None:
             continue
         rows = _count_lines(file)
-        if rows is None or path in {one.name for one in found}:
+        if rows is None or path in {one.name for one in sized_data_sets}:
             return []
-        found.append(_SizedDataSet(path, rows))
-    return found
+        sized_data_sets.append(_SizedDataSet(path, rows))
+    return sized_data_sets
 
 
 def _is_only_part_of_set_chosen(entry: Mapping[str, Any]) -> bool:

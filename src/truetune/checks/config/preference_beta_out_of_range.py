@@ -67,11 +67,11 @@ class PreferenceBetaOutOfRange(ConfigRule):
         config = self.subject
         if config.own_keys and "training.loss_type" not in config.places:
             return
-        for found in out_of_range_settings(config, BETA):
+        for out_of_range_setting in out_of_range_settings(config, BETA):
             yield self.finding(
-                found.text,
-                found.fix,
-                severity=found.breach.limit.severity,
-                evidence=found.evidence,
-                cases=found.cases,
+                out_of_range_setting.text,
+                out_of_range_setting.fix,
+                severity=out_of_range_setting.breach.limit.severity,
+                evidence=out_of_range_setting.evidence,
+                cases=out_of_range_setting.cases,
             )

@@ -98,10 +98,10 @@ class PretokenizedRowsBypassMasking(ConfigRule):
         if is_value_unknown(config, "completion_only_loss"):
             return
         there = training_columns(config)
-        shown = Case(f"columns: {format_name_list(sorted(there))}")
+        case = Case(f"columns: {format_name_list(sorted(there))}")
         for option, mask in MASK_COLUMNS.items():
             if getattr(training, option) and not there & {"labels", mask}:
-                yield from self._findings_on_ineffective_mask_option(option, mask, there, shown)
+                yield from self._findings_on_ineffective_mask_option(option, mask, there, case)
         has_unread_mask = {"input_ids", "completion_mask"} <= there and "labels" not in there
         if has_unread_mask and not training.completion_only_loss:
             yield self.finding(
@@ -112,12 +112,12 @@ class PretokenizedRowsBypassMasking(ConfigRule):
                     setting_case(
                         config, training.completion_only_loss, "training.completion_only_loss"
                     ),
-                    shown,
+                    case,
                 ],
             )
 
     def _findings_on_ineffective_mask_option(
-        self, option: str, mask: str, there: frozenset[str], shown: Case
+        self, option: str, mask: str, there: frozenset[str], case: Case
     ) -> Iterator[Finding]:
         """Findings on an option that masks, over rows without labels and without its own column."""
         config, training = self.subject, self.subject.spec.training
@@ -127,7 +127,7 @@ class PretokenizedRowsBypassMasking(ConfigRule):
                 f"{option} has no effect: the rows have input_ids but no {mask} or labels, so the loss covers every"
                 " token, prompts included",
                 f"add a {mask} or labels column to the rows, or train on text or messages instead of input_ids",
-                cases=[setting_case(config, True, field), shown],
+                cases=[setting_case(config, True, field), case],
             )
         elif training.skip_prepare_dataset and there:
             yield self.finding(
@@ -137,6 +137,6 @@ class PretokenizedRowsBypassMasking(ConfigRule):
                 cases=[
                     setting_case(config, True, "training.skip_prepare_dataset"),
                     setting_case(config, True, field),
-                    shown,
+                    case,
                 ],
             )

@@ -148,9 +148,9 @@ class RowsSurelyCut(ConfigRule):
             return make_count_measurement(
                 "rows that the script cuts for certain", cut.cut, cut.rows
             )
-        found = self._measure_long_rows()
+        long_rows = self._measure_long_rows()
         return make_count_measurement(
-            "rows that are too long for certain", found.too_long, found.rows
+            "rows that are too long for certain", long_rows.too_long, long_rows.rows
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -179,57 +179,57 @@ class RowsSurelyCut(ConfigRule):
         else:
             yield self._finding_on_long_rows(found, found.first, "dropped" if is_dropped else "cut")
 
-    def _finding_on_long_rows(self, found: _LongRows, first: Case, fate: str) -> Finding:
+    def _finding_on_long_rows(self, long_rows: _LongRows, first: Case, fate: str) -> Finding:
         """The finding that rows are dropped, or lose their ends."""
         config = self.subject
         assert config.limit is not None
         is_of_pairs = config.spec.training.method in PAIR_METHODS
         return self.finding(
-            f"{found.too_long:,} of {found.rows:,} rows are certainly {fate}: they have more than"
+            f"{long_rows.too_long:,} of {long_rows.rows:,} rows are certainly {fate}: they have more than"
             f" {MOST_CHARACTERS_PER_TOKEN} characters per token of the limit of {config.limit:,}",
             SHORTER_PROMPTS if is_of_pairs else _describe_edit_that_raises_limit(config),
             evidence=list(_evidence_of_cut(config, fate, is_of_pairs=is_of_pairs)),
             severity="warning",
             cases=[_limit_case(config), first],
-            count=found.too_long,
-            total=found.rows,
+            count=long_rows.too_long,
+            total=long_rows.rows,
         )
 
-    def _finding_on_limit_of_prompt_and_answer(self, found: _LongRows) -> Finding:
+    def _finding_on_limit_of_prompt_and_answer(self, long_rows: _LongRows) -> Finding:
         """The finding on a limit that is shared out between prompt and answer: no answer is lost
         whole.
         """
         config = self.subject
         assert config.limit is not None
-        are_ends_lost = found.ends_cut >= MIN_SHARE * found.rows
-        counted = found.ends_cut if are_ends_lost else found.too_long
+        are_ends_lost = long_rows.ends_cut >= MIN_SHARE * long_rows.rows
+        counted = long_rows.ends_cut if are_ends_lost else long_rows.too_long
         fate = "certainly lose the end of their answer" if are_ends_lost else "are certainly cut"
         return self.finding(
-            f"{counted:,} of {found.rows:,} rows {fate}: {found.too_long:,} have more than"
+            f"{counted:,} of {long_rows.rows:,} rows {fate}: {long_rows.too_long:,} have more than"
             f" {MOST_CHARACTERS_PER_TOKEN} characters per token of the limit of {config.limit:,}",
             "raise cutoff_len to the length of the longest row, or split the rows",
-            severity="error" if is_nearly_all(found.ends_cut, found.rows) else "warning",
+            severity="error" if is_nearly_all(long_rows.ends_cut, long_rows.rows) else "warning",
             evidence=[
                 f"estimated from characters: {_explain_why_characters_are_measured(config)}",
                 SHARED_OUT,
             ],
-            cases=[_limit_case(config), *([found.first] if found.first else [])],
+            cases=[_limit_case(config), *([long_rows.first] if long_rows.first else [])],
             count=counted,
-            total=found.rows,
+            total=long_rows.rows,
         )
 
-    def _finding_on_lost_answers(self, found: _LongRows) -> Finding:
+    def _finding_on_lost_answers(self, long_rows: _LongRows) -> Finding:
         """The finding that nearly no row keeps a token of its answer."""
         config = self.subject
         assert config.limit is not None
-        assert found.first is not None
+        assert long_rows.first is not None
         return self.finding(
-            f"{found.unanswered:,} of {found.rows:,} rows certainly lose the whole answer: more than"
+            f"{long_rows.unanswered:,} of {long_rows.rows:,} rows certainly lose the whole answer: more than"
             f" {MOST_CHARACTERS_PER_TOKEN} characters per token of the limit of {config.limit:,} come before it",
             "raise the limit to the length of the longest row, or shorten the text before the answers",
             severity="error",
             evidence=[f"estimated from characters: {_explain_why_characters_are_measured(config)}"],
-            cases=[_limit_case(config), found.first],
+            cases=[_limit_case(config), long_rows.first],
         )
 
     def _rows_cut_by_script(self) -> RowsAtLimit | None:

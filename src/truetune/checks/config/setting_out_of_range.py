@@ -82,11 +82,11 @@ class SettingOutOfRange(ConfigRule):
         return ", ".join(list_limited_settings(self.subject, OUT_OF_RANGE))
 
     def findings(self) -> Iterator[Finding]:
-        for found in out_of_range_settings(self.subject, OUT_OF_RANGE):
+        for out_of_range_setting in out_of_range_settings(self.subject, OUT_OF_RANGE):
             yield self.finding(
-                found.text,
-                found.fix,
-                severity=found.breach.limit.severity,
-                evidence=found.evidence,
-                cases=found.cases,
+                out_of_range_setting.text,
+                out_of_range_setting.fix,
+                severity=out_of_range_setting.breach.limit.severity,
+                evidence=out_of_range_setting.evidence,
+                cases=out_of_range_setting.cases,
             )

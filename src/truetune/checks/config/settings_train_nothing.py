@@ -78,8 +78,12 @@ class SettingsTrainNothing(ConfigRule):
     )
 
     def findings(self) -> Iterator[Finding]:
-        for found in out_of_range_settings(self.subject, NOTHING):
-            yield self.finding(found.text, found.fix, cases=found.cases)
+        for out_of_range_setting in out_of_range_settings(self.subject, NOTHING):
+            yield self.finding(
+                out_of_range_setting.text,
+                out_of_range_setting.fix,
+                cases=out_of_range_setting.cases,
+            )
         yield from self._findings_on_missing_task()
         lora = self.subject.spec.training.lora
         # Saved modules are trained whole, and parameters may be named beside modules.

@@ -53,8 +53,12 @@ def _float16_setting_beside(log: RunLog) -> SettingBeside | None:
     """The line of a file beside the log that sets float16; None where none does, or one does and
     one does not.
     """
-    found = log.files_beside.setting(FLOAT16_SETTING)
-    return found if found is not None and found.value is True and found.line else None
+    setting_beside = log.files_beside.setting(FLOAT16_SETTING)
+    return (
+        setting_beside
+        if setting_beside is not None and setting_beside.value is True and setting_beside.line
+        else None
+    )
 
 
 def _model_name_of_run(log: RunLog) -> str:

@@ -152,15 +152,15 @@ class LearningRateNeverPeaked(LogRule):
         """The warm-up that settings beside the log set, where it is longer than the run; None for
         any other.
         """
-        found = self.subject.files_beside.setting(WARMUP_STEPS)
+        setting_beside = self.subject.files_beside.setting(WARMUP_STEPS)
         is_counted = not self.subject.is_numbered
         is_longer = (
-            found is not None
-            and isinstance(found.value, int)
+            setting_beside is not None
+            and isinstance(setting_beside.value, int)
             and is_counted
-            and found.value > max(self.subject.last_step, self.subject.planned_steps or 0)
+            and setting_beside.value > max(self.subject.last_step, self.subject.planned_steps or 0)
         )
-        return found if is_longer else None
+        return setting_beside if is_longer else None
 
     def _cases(self, rate: Curve, unit: str, warmup: SettingBeside | None) -> Iterator[Case]:
         """The log, which may be one of several, and the setting that makes the warm-up so long."""

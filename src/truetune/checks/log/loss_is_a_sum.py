@@ -132,10 +132,16 @@ def _accumulation_setting_beside(log: RunLog, times: float) -> SettingBeside | N
 
     The ratio is that of two sets of rows: the training's loss is a little less than the evaluation's by itself.
     """
-    found = log.files_beside.setting("gradient_accumulation_steps")
-    if found is None or not isinstance(found.value, int) or found.value < 2:
+    setting_beside = log.files_beside.setting("gradient_accumulation_steps")
+    if (
+        setting_beside is None
+        or not isinstance(setting_beside.value, int)
+        or setting_beside.value < 2
+    ):
         return None
     is_near = (
-        (1 - MAX_GAP_OF_KNOWN_COUNT) * found.value <= times <= (1 + RATIO_TOLERANCE) * found.value
+        (1 - MAX_GAP_OF_KNOWN_COUNT) * setting_beside.value
+        <= times
+        <= (1 + RATIO_TOLERANCE) * setting_beside.value
     )
-    return found if is_near else None
+    return setting_beside if is_near else None

@@ -208,8 +208,12 @@ class SameRowsOverAndOver(OutputRule):
         examples = output.settings.examples
         if examples:
             return _TrainedRows(examples, f"the trainer counts {examples:,} rows")
-        made = steps_of_ended_log(self.subject)
-        return _TrainedRows(made.rows, made.why) if made is not None and made.rows else None
+        optimizer_steps = steps_of_ended_log(self.subject)
+        return (
+            _TrainedRows(optimizer_steps.rows, optimizer_steps.why)
+            if optimizer_steps is not None and optimizer_steps.rows
+            else None
+        )
 
     def _are_rows_memorized(self) -> bool:
         """Is the loss at the end that of rows that are known by heart?"""

@@ -201,23 +201,23 @@ class AdapterLoadedFrozen(SourceRule):
         adapters = {call.node for call in module.calls(*ADAPTER_LOADS, *ADAPTER_WRAPPERS)}
         if not adapters or module.mentions("modules_to_save", "trainable_token_indices"):
             return
-        for found in loops_that_freeze_adapters(module):
-            origins = module.flow.origins(found.model)
+        for freezing_loop in loops_that_freeze_adapters(module):
+            origins = module.flow.origins(freezing_loop.model)
             adapter = next((one.node for one in origins if one.node in adapters), None)
             if len(origins) != 1 or adapter is None:
                 continue
             # Weights of other adapters than LoRA have other names.
-            if found.has_test and not _puts_lora_on_model(module, adapter):
+            if freezing_loop.has_test and not _puts_lora_on_model(module, adapter):
                 continue
             chosen = (
                 "the name of no LoRA weight passes the loop's test, so the loop freezes them all"
             )
             yield self.finding(
                 f"after get_peft_model {chosen}: nothing of the adapter is trained"
-                if found.has_test
+                if freezing_loop.has_test
                 else "all parameters are frozen after get_peft_model, including the adapter's: nothing is trained",
                 "delete the loop (get_peft_model freezes the base itself), or skip names that contain lora_",
-                cases=[case_of_node(module, found.loop), case_of_node(module, adapter)],
+                cases=[case_of_node(module, freezing_loop.loop), case_of_node(module, adapter)],
             )
 
     def _finding_on_trained_merged_model(
@@ -252,11 +252,11 @@ def _merges_or_unloads_of(module: Module, load: ast.AST) -> list[ast.Call]:
 
 
 def _is_merged_model_trained_without_adapter(
-    module: Module, user: ast.AST, given: ast.expr, merges: list[ast.Call]
+    module: Module, user: ast.AST, expression: ast.expr, merges: list[ast.Call]
 ) -> bool:
     """Is it the merged model that is trained, without another adapter?"""
     adapted = isinstance(user, ast.Call) and not module.flow.call(user).lacks("peft_config")
-    return not adapted and any(_may_be_result_of(module, given, merge) for merge in merges)
+    return not adapted and any(_may_be_result_of(module, expression, merge) for merge in merges)
 
 
 def _may_get_merged_model_with_adapter(
@@ -342,6 +342,6 @@ def _optimizers_with_models(module: Module) -> Iterator[tuple[ast.AST, ast.expr]
                 yield call.node, owners[0]
 
 
-def _may_be_result_of(module: Module, given: ast.expr, node: ast.AST) -> bool:
+def _may_be_result_of(module: Module, expression: ast.expr, node: ast.AST) -> bool:
     """Is the result of this call among what a value may be?"""
-    return any(origin.node is node for origin in module.flow.origins(given))
+    return any(origin.node is node for origin in module.flow.origins(expression))

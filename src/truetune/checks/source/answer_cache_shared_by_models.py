@@ -147,14 +147,17 @@ def _file_tests_that_spare_the_model(module: Module) -> Iterator[KeptAnswers]:
             yield KeptAnswers(path, test, varying[0])
 
 
-def _is_argument_or_loop_value(module: Module, given: ast.expr) -> bool:
+def _is_argument_or_loop_value(module: Module, expression: ast.expr) -> bool:
     """Is a path an argument of the script, or what a loop goes over?"""
-    texts = [ast.unparse(given), *(ast.unparse(one.node) for one in module.flow.origins(given))]
+    texts = [
+        ast.unparse(expression),
+        *(ast.unparse(one.node) for one in module.flow.origins(expression)),
+    ]
     if any(FROM_OUTSIDE.search(text) for text in texts):
         return True
-    loops = [around for around in module.parents(given) if isinstance(around, ast.For)]
-    return isinstance(given, ast.Name) and any(
-        given.id in {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+    loops = [around for around in module.parents(expression) if isinstance(around, ast.For)]
+    return isinstance(expression, ast.Name) and any(
+        expression.id in {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
         for loop in loops
     )
 

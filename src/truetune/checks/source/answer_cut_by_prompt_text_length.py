@@ -75,10 +75,13 @@ class AnswerCutByPromptTextLength(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in answers_cut_by_characters(module):
+        for wrong_cut in answers_cut_by_characters(module):
             yield self.finding(
-                MESSAGES[found.fault],
+                MESSAGES[wrong_cut.fault],
                 "cut the ids by the prompt's tokens, then decode:"
                 ' tokenizer.decode(out[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True)',
-                cases=[case_of_node(module, found.cut), case_of_node(module, found.decoding)],
+                cases=[
+                    case_of_node(module, wrong_cut.cut),
+                    case_of_node(module, wrong_cut.decoding),
+                ],
             )

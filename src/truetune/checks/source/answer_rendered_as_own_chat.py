@@ -79,15 +79,15 @@ class AnswerRenderedAsOwnChat(SourceRule):
     looks_at = CodePlaces("answers that are rendered alone", lone_answer_renderings)
 
     def findings(self) -> Iterator[Finding]:
-        found = list(answers_rendered_alone(self.subject))
-        if not found:
+        answer_rendered_alones = list(answers_rendered_alone(self.subject))
+        if not answer_rendered_alones:
             return
         yield self.finding(
-            f"each answer is rendered as a separate chat, and the template of {found[0].model} writes"
-            f" {found[0].opening} at its beginning: it ends up between the prompt and the answer",
+            f"each answer is rendered as a separate chat, and the template of {answer_rendered_alones[0].model} writes"
+            f" {answer_rendered_alones[0].opening} at its beginning: it ends up between the prompt and the answer",
             "give the trainer lists of messages, or render prompt and answer together and cut the rendered prompt off:"
             " tokenizer.apply_chat_template(question + [answer], tokenize=False)[len(prompt):]",
             # A second BOS alone is a token that the model knows from the beginning of texts.
-            severity="warning" if found[0].opening == BOS else "error",
-            cases=[case_of_node(self.subject, one.node) for one in found],
+            severity="warning" if answer_rendered_alones[0].opening == BOS else "error",
+            cases=[case_of_node(self.subject, one.node) for one in answer_rendered_alones],
         )

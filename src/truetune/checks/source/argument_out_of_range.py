@@ -64,7 +64,11 @@ from truetune.source.parsed_source_file import Module
 
 def _calls_with_limited_arguments(module: Module) -> Iterator[object]:
     """The calls whose arguments stand in the table of limits."""
-    return (given for given in training_hyperparameter_calls(module) if has_judgeable_number(given))
+    return (
+        hyperparameter_call
+        for hyperparameter_call in training_hyperparameter_calls(module)
+        if has_judgeable_number(hyperparameter_call)
+    )
 
 
 class ArgumentOutOfRange(SourceRule):
@@ -78,12 +82,14 @@ class ArgumentOutOfRange(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         """Findings on hyperparameters in calls whose values are out of range."""
-        for given in training_hyperparameter_calls(self.subject):
-            for found in out_of_range_arguments(self.subject, given, OUT_OF_RANGE, NOTHING):
+        for hyperparameter_call in training_hyperparameter_calls(self.subject):
+            for out_of_range_argument in out_of_range_arguments(
+                self.subject, hyperparameter_call, OUT_OF_RANGE, NOTHING
+            ):
                 yield self.finding(
-                    found.text,
-                    found.fix,
-                    severity=found.breach.limit.severity,
-                    evidence=[found.breach.limit.source],
-                    cases=found.cases,
+                    out_of_range_argument.text,
+                    out_of_range_argument.fix,
+                    severity=out_of_range_argument.breach.limit.severity,
+                    evidence=[out_of_range_argument.breach.limit.source],
+                    cases=out_of_range_argument.cases,
                 )

@@ -477,13 +477,13 @@ def _last_name_or_key(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-def _may_be_trained_model(module: Module, given: ast.expr | None) -> bool:
+def _may_be_trained_model(module: Module, expression: ast.expr | None) -> bool:
     """May the loaded model be the trained one: is it neither named a base nor a published model?"""
-    if given is None:
+    if expression is None:
         return True
-    names = possible_texts(module, given)
+    names = possible_texts(module, expression)
     is_published = bool(names) and all(_is_published_model(name) for name in names)
-    return not is_published and "base" not in _last_name_or_key(given).lower()
+    return not is_published and "base" not in _last_name_or_key(expression).lower()
 
 
 def _loads_or_mentions_adapter(module: Module) -> bool:

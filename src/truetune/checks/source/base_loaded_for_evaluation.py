@@ -84,9 +84,9 @@ def _models_asked_without_training(module: Module) -> Iterator[AskedModels]:
     """The models that a script asks which trains none."""
     if trains_a_model(module) or not ASKS.search(module.text):
         return
-    asked = models_loaded_without_adapter(module)
-    if asked is not None and asked.names:
-        yield asked
+    asked_models = models_loaded_without_adapter(module)
+    if asked_models is not None and asked_models.names:
+        yield asked_models
 
 
 class BaseLoadedForEvaluation(SourceRule):
@@ -103,15 +103,17 @@ class BaseLoadedForEvaluation(SourceRule):
             return
         if any(map(_loads_adapter_or_weights, module.self_and_files_run_together)):
             return
-        for asked in _models_asked_without_training(module):
+        for asked_models in _models_asked_without_training(module):
             for training, trained in trainings_in_other_project_scripts(module):
-                if not asked.names.keys() <= trained.bases or _training_asks_its_model(training):
+                if not asked_models.names.keys() <= trained.bases or _training_asks_its_model(
+                    training
+                ):
                     continue
                 if _training_result_may_be_used_elsewhere(module, training, trained):
                     continue
                 if _writes_rows_of_training(module, training):
                     continue  # its answers are what is trained: a teacher, whoever it is
-                name, node = next(iter(asked.names.items()))
+                name, node = next(iter(asked_models.names.items()))
                 folder = min(trained.outputs, key=len)
                 yield self.finding(
                     f"{name} is the base that {Path(training.path).name} trains, and its result ({folder}) is"

@@ -102,21 +102,19 @@ class CastOrComparisonNeverVaries(SourceRule):
         """Findings on casts and comparisons that give one result for all rows of a column."""
         module = self.subject
         told: set[ast.AST] = set()
-        for found in constant_results(module):
-            told.add(found.node)
+        for constant_result in constant_results(module):
+            told.add(constant_result.node)
             remedy = "compare with the type and spelling that the rows have"
-            if found.kind == "cast":
-                remedy = f"compare with the texts that mean yes: {_suggest_comparison(module, found.node)}"
-            elif found.kind.startswith("cast of"):
-                limit = "> 0" if found.kind == "cast of signs" else ">= LEAST_GOOD_GRADE"
-                remedy = (
-                    f"compare with a number: {_cast_operand_in_words(module, found.node)} {limit}"
-                )
+            if constant_result.kind == "cast":
+                remedy = f"compare with the texts that mean yes: {_suggest_comparison(module, constant_result.node)}"
+            elif constant_result.kind.startswith("cast of"):
+                limit = "> 0" if constant_result.kind == "cast of signs" else ">= LEAST_GOOD_GRADE"
+                remedy = f"compare with a number: {_cast_operand_in_words(module, constant_result.node)} {limit}"
             yield self.finding(
-                found.what,
+                constant_result.what,
                 remedy,
-                severity="error" if found.is_proved else "warning",
-                cases=[case_of_node(module, found.node)],
+                severity="error" if constant_result.is_proved else "warning",
+                cases=[case_of_node(module, constant_result.node)],
             )
         for unmet in tests_no_row_passes(module):
             if unmet.node not in told:

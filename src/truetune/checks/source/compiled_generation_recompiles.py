@@ -66,19 +66,19 @@ class CompiledGenerationRecompiles(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on compiled models that compile again for prompts of other lengths."""
         module = self.subject
-        for found in recompiled_generations(module):
+        for recompiled_generation in recompiled_generations(module):
             why = (
                 "the static cache is rebuilt, and the model compiled again, for each longer prompt"
-                if found.is_cache
+                if recompiled_generation.is_cache
                 else "with dynamic=False the model compiles again for each new length"
             )
             yield self.finding(
                 f"prompts have different lengths, and {why}",
                 'pad prompts on the left to a multiple: padding_side="left", padding=True, pad_to_multiple_of=256'
-                + ("" if found.is_cache else "; or remove dynamic=False"),
+                + ("" if recompiled_generation.is_cache else "; or remove dynamic=False"),
                 cases=[
-                    case_of_node(module, found.generation.node),
-                    case_of_node(module, found.fixed_by),
-                    case_of_node(module, found.encoding.node),
+                    case_of_node(module, recompiled_generation.generation.node),
+                    case_of_node(module, recompiled_generation.fixed_by),
+                    case_of_node(module, recompiled_generation.encoding.node),
                 ],
             )

@@ -77,12 +77,12 @@ class DeepspeedIgnoresTheScriptsRate(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         """Findings on DeepSpeed's engines that train at the rate of their settings and not at that of the script."""
-        for found in find_engines_with_other_rate(self.subject):
-            yield self._finding_on_engine(found)
+        for engine_rate in find_engines_with_other_rate(self.subject):
+            yield self._finding_on_engine(engine_rate)
 
-    def _finding_on_engine(self, found: EngineRate) -> Finding:
+    def _finding_on_engine(self, engine_rate: EngineRate) -> Finding:
         """The finding on one engine."""
-        taken, unread = found.taken, found.unread
+        taken, unread = engine_rate.taken, engine_rate.unread
         where = taken.file or "the settings of deepspeed.initialize"
         factor = taken.value / unread.value
         is_far = not 1 / MIN_FACTOR < factor < MIN_FACTOR
@@ -94,5 +94,5 @@ class DeepspeedIgnoresTheScriptsRate(SourceRule):
             f"set optimizer.params.lr to {unread.value:g} in {where}, or set it from {unread.name} before"
             " deepspeed.initialize; or pass deepspeed.initialize an optimizer",
             severity="error" if is_far else None,
-            cases=[taken.case, case_of_node(self.subject, found.call.node), unread.case],
+            cases=[taken.case, case_of_node(self.subject, engine_rate.call.node), unread.case],
         )

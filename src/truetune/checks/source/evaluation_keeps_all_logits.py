@@ -147,18 +147,18 @@ class EvaluationKeepsAllLogits(SourceRule):
         for call in _trainers_with_large_outputs(module):
             if not evaluates and call.lacks("eval_dataset"):
                 continue
-            given = argument_or_attribute_of_trainer(module, call, "compute_metrics")
-            if given is None or not _nothing_reduces_logits(module, call):
+            expression = argument_or_attribute_of_trainer(module, call, "compute_metrics")
+            if expression is None or not _nothing_reduces_logits(module, call):
                 continue
             if module.mentions(TO_HOST):
                 if any(one.node is call.node for one in causal_trainers_with_metrics(module)):
-                    yield self._finding_on_moved_logits(call, given)
+                    yield self._finding_on_moved_logits(call, expression)
             elif outputs is not None and not module.mentions("ignore_keys"):
-                yield self._finding_on_hidden_states(given, outputs)
+                yield self._finding_on_hidden_states(expression, outputs)
             else:
-                yield self._finding_on_logits(call, given)
+                yield self._finding_on_logits(call, expression)
 
-    def _finding_on_hidden_states(self, given: ast.expr, outputs: ast.AST) -> Finding:
+    def _finding_on_hidden_states(self, expression: ast.expr, outputs: ast.AST) -> Finding:
         """The finding on hidden states or attentions that the evaluation keeps beside the logits."""
         module = self.subject
         return self.finding(
@@ -170,20 +170,20 @@ class EvaluationKeepsAllLogits(SourceRule):
             evidence=[
                 "each layer adds rows x length x width, attentions rows x heads x length x length"
             ],
-            cases=[case_of_node(module, outputs), case_of_node(module, given)],
+            cases=[case_of_node(module, outputs), case_of_node(module, expression)],
         )
 
-    def _finding_on_logits(self, trainer: Call, given: ast.expr) -> Finding:
+    def _finding_on_logits(self, trainer: Call, expression: ast.expr) -> Finding:
         """The finding on logits that stay on the GPU until the end of the evaluation."""
         module = self.subject
         return self.finding(
             "compute_metrics gets the logits of the whole evaluation set, which all stay in GPU memory until its end",
             _remedy(module, trainer),
             evidence=["they take rows x length x vocabulary x 4 bytes"],
-            cases=[case_of_node(module, given)],
+            cases=[case_of_node(module, expression)],
         )
 
-    def _finding_on_moved_logits(self, trainer: Call, given: ast.expr) -> Finding:
+    def _finding_on_moved_logits(self, trainer: Call, expression: ast.expr) -> Finding:
         """The finding on logits that eval_accumulation_steps moves away from the GPU, and that are
         kept all the same.
         """
@@ -194,5 +194,5 @@ class EvaluationKeepsAllLogits(SourceRule):
             _remedy(module, trainer),
             severity="info",
             evidence=["they take rows x length x vocabulary x 4 bytes: fine for few or short rows"],
-            cases=[case_of_node(module, given)],
+            cases=[case_of_node(module, expression)],
         )

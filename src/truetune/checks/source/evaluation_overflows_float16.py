@@ -73,29 +73,35 @@ class EvaluationOverflowsFloat16(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on models that are evaluated in float16, whose activations are too large for it."""
         module = self.subject
-        for found in float16_evaluations(module):
-            model = evaluated_model_unfit_for_float16(module, found)
-            if model is None or not _overflows_in_float16(model, found):
+        for float16_evaluation in float16_evaluations(module):
+            model = evaluated_model_unfit_for_float16(module, float16_evaluation)
+            if model is None or not _overflows_in_float16(model, float16_evaluation):
                 continue
             shown = nan_loss_line_beside(module)
             is_proved = model.is_sure or bool(shown)
             yield self.finding(
                 _message_on_overflowing_model(model),
-                _edit_avoiding_float16(found),
+                _edit_avoiding_float16(float16_evaluation),
                 severity="warning" if is_proved else "info",
                 evidence=[shown] if shown else [],
                 cases=[
                     case_of_node(
-                        module, found.node, module.lines.line(module.place(found.node)[0]).strip()
+                        module,
+                        float16_evaluation.node,
+                        module.lines.line(module.place(float16_evaluation.node)[0]).strip(),
                     )
                 ],
             )
             return
 
 
-def _overflows_in_float16(model: EvaluatedModel, found: Float16Evaluation) -> bool:
+def _overflows_in_float16(model: EvaluatedModel, float16_evaluation: Float16Evaluation) -> bool:
     """Does the family overflow, loaded or cast as it is?"""
-    return found.is_cast or model.family.startswith(OVERFLOWS_AS_LOADED) or not model.family
+    return (
+        float16_evaluation.is_cast
+        or model.family.startswith(OVERFLOWS_AS_LOADED)
+        or not model.family
+    )
 
 
 def _message_on_overflowing_model(model: EvaluatedModel) -> str:
@@ -112,13 +118,13 @@ def _message_on_overflowing_model(model: EvaluatedModel) -> str:
     )
 
 
-def _edit_avoiding_float16(found: Float16Evaluation) -> str:
+def _edit_avoiding_float16(float16_evaluation: Float16Evaluation) -> str:
     """The edit that avoids float16."""
-    if found.setting == AUTOCAST_SETTING:
+    if float16_evaluation.setting == AUTOCAST_SETTING:
         return (
             "set bf16=True instead of fp16=True; on a GPU without bfloat16 (T4, V100) set neither"
         )
-    if found.setting:
+    if float16_evaluation.setting:
         return (
             "set bf16_full_eval=True instead of fp16_full_eval=True; on a GPU without bfloat16 (T4, V100) set"
             " neither"

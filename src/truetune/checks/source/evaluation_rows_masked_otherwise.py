@@ -157,9 +157,9 @@ def _label_function_of(module: Module, rows: Value) -> LabelFunction | None:
         call = rows.call
         given = call.argument(0, "function")
         if call.method == "map" and isinstance(given, Function):
-            made = _as_label_function(module, given)
-            if made is not None:
-                return made
+            label_function = _as_label_function(module, given)
+            if label_function is not None:
+                return label_function
         if call.receiver is None:
             return None
         rows = call.receiver

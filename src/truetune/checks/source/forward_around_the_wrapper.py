@@ -195,8 +195,8 @@ class ForwardAroundTheWrapper(SourceRule):
         module = self.subject
         if any(GRADIENT_AVERAGING.search(part.text) for part in module.self_and_files_run_together):
             return
-        found = next(unaveraged_passes(module), None)
-        if found is not None:
+        unaveraged_pass = next(unaveraged_passes(module), None)
+        if unaveraged_pass is not None:
             yield self.finding(
                 "each process uses only the gradients of its own rows: the model is not wrapped in"
                 " DistributedDataParallel, and"
@@ -204,10 +204,10 @@ class ForwardAroundTheWrapper(SourceRule):
                 "wrap the model before the loop: model = DistributedDataParallel(model,"
                 ' device_ids=[int(os.environ["LOCAL_RANK"])]), and save model.module',
                 cases=[
-                    case_of_node(module, found.backward.node),
+                    case_of_node(module, unaveraged_pass.backward.node),
                     *(
-                        [case_of_node(module, found.step.node)]
-                        if _is_in_file(module, found.step)
+                        [case_of_node(module, unaveraged_pass.step.node)]
+                        if _is_in_file(module, unaveraged_pass.step)
                         else []
                     ),
                 ],

@@ -117,9 +117,9 @@ class GatheredRowsInOrderOfProcesses(SourceRule):
                 )
 
 
-def _strided_slice_of_rows(module: Module, given: ast.expr) -> ast.Subscript | None:
+def _strided_slice_of_rows(module: Module, expression: ast.expr) -> ast.Subscript | None:
     """Where every so many rows are taken, of which an expression is made: `rows[rank::world]`."""
-    for part in backward_slice_through_loops(module, given):
+    for part in backward_slice_through_loops(module, expression):
         if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice):
             steps = part.slice.step
             if steps is not None and depends_on_process_number_or_count(module, part.slice):

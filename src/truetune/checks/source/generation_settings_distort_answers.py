@@ -70,7 +70,9 @@ from truetune.source.parsed_source_file import Module
 def _generations_and_options(module: Module) -> Iterator[object]:
     """The calls that generate, and what sets their options."""
     yield from (
-        given for given in generation_hyperparameter_calls(module) if has_judgeable_number(given)
+        hyperparameter_call
+        for hyperparameter_call in generation_hyperparameter_calls(module)
+        if has_judgeable_number(hyperparameter_call)
     )
     yield from stop_strings(module)
     yield from settings_that_prevent_stopping(module)
@@ -122,15 +124,17 @@ class GenerationSettingsDistortAnswers(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         told = set()
-        for given in generation_hyperparameter_calls(self.subject):
-            told |= {*given.nodes.values(), given.call.node}
-            for found in out_of_range_arguments(self.subject, given, GENERATION):
+        for hyperparameter_call in generation_hyperparameter_calls(self.subject):
+            told |= {*hyperparameter_call.nodes.values(), hyperparameter_call.call.node}
+            for out_of_range_argument in out_of_range_arguments(
+                self.subject, hyperparameter_call, GENERATION
+            ):
                 yield self.finding(
-                    found.text,
-                    found.fix,
-                    severity=found.breach.limit.severity,
-                    evidence=[found.breach.limit.source],
-                    cases=found.cases,
+                    out_of_range_argument.text,
+                    out_of_range_argument.fix,
+                    severity=out_of_range_argument.breach.limit.severity,
+                    evidence=[out_of_range_argument.breach.limit.source],
+                    cases=out_of_range_argument.cases,
                 )
         yield from self._findings_on_stop_strings()
         for request in hot_requests(self.subject):

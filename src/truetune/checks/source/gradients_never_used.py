@@ -174,10 +174,10 @@ STEPPED_ELSEWHERE = re.compile(
 """Words of files in which a hook or a framework steps the optimizer"""
 
 
-def _lines_of_call_order(found: ChangedLater) -> list[str]:
+def _lines_of_call_order(changed_later: ChangedLater) -> list[str]:
     """The lines of the two calls in the wrong order, where helpers make the optimizer or the change."""
-    first, second = calls_making_optimizer_and_change(found)
-    if first is found.optimizer.node and second is found.change.node:
+    first, second = calls_making_optimizer_and_change(changed_later)
+    if first is changed_later.optimizer.node and second is changed_later.change.node:
         return []
     lines = [getattr(node, "lineno", 0) for node in (first, second)]
     texts = [ast.unparse(node)[:60] for node in (first, second)]
@@ -266,9 +266,12 @@ class GradientsNeverUsed(SourceRule):
         use them.
         """
         module = self.subject
-        for found in steps_with_cleared_gradients(module):
-            cases = [case_of_node(module, found.clearing), case_of_node(module, found.step)]
-            if found.keeps_last_pass:
+        for cleared_step in steps_with_cleared_gradients(module):
+            cases = [
+                case_of_node(module, cleared_step.clearing),
+                case_of_node(module, cleared_step.step),
+            ]
+            if cleared_step.keeps_last_pass:
                 yield self.finding(
                     "zero_grad() is called in each pass of a loop that ends before step(): the step only sees the"
                     " gradients of"
@@ -296,9 +299,15 @@ class GradientsNeverUsed(SourceRule):
         order of what the script does.
         """
         module = self.subject
-        for found in optimizers_before_adapters(module):
-            wrapper = ast.unparse(getattr(found.wrapper.node, "func", found.wrapper.node))
-            is_trainer = "peft_config" in found.wrapper.keywords
+        for optimizer_before_adapter in optimizers_before_adapters(module):
+            wrapper = ast.unparse(
+                getattr(
+                    optimizer_before_adapter.wrapper.node,
+                    "func",
+                    optimizer_before_adapter.wrapper.node,
+                )
+            )
+            is_trainer = "peft_config" in optimizer_before_adapter.wrapper.keywords
             yield self.finding(
                 f"the optimizer is created before {wrapper}{' adds the adapter' if is_trainer else ''}: it has the"
                 " base's weights, which are then frozen, and none of the adapter",
@@ -306,23 +315,25 @@ class GradientsNeverUsed(SourceRule):
                 if is_trainer
                 else f"create the optimizer after {wrapper}",
                 cases=[
-                    case_of_node(module, found.optimizer.node),
-                    case_of_node(found.wrapper.home, found.wrapper.node),
+                    case_of_node(module, optimizer_before_adapter.optimizer.node),
+                    case_of_node(
+                        optimizer_before_adapter.wrapper.home, optimizer_before_adapter.wrapper.node
+                    ),
                 ],
             )
 
     def _findings_on_weights_changed_after_optimizer(self) -> Iterator[Finding]:
         """Findings on optimizers that lack weights which were made or unfrozen after them."""
-        for found in model_changes_after_optimizers(self.subject):
-            text, fix, severity = CHANGES[found.kind]
+        for changed_later in model_changes_after_optimizers(self.subject):
+            text, fix, severity = CHANGES[changed_later.kind]
             yield self.finding(
-                text.format(found.name),
-                fix.format(found.name),
+                text.format(changed_later.name),
+                fix.format(changed_later.name),
                 severity=severity,
-                evidence=_lines_of_call_order(found),
+                evidence=_lines_of_call_order(changed_later),
                 cases=[
-                    case_of_node(self.subject, found.optimizer.node),
-                    case_of_node(found.change.home, found.change.node),
+                    case_of_node(self.subject, changed_later.optimizer.node),
+                    case_of_node(changed_later.change.home, changed_later.change.node),
                 ],
             )
 

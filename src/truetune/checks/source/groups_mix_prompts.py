@@ -159,13 +159,13 @@ def _mixed_groups_by_loops(module: Module) -> Iterator[MixedGroups]:
 
 def _only_repetition_as_blocks(module: Module, view: GroupView) -> ast.AST | None:
     """The code that repeats all rows as blocks before a view takes runs; None where runs are made, too."""
-    found: ast.AST | None = None
+    node: ast.AST | None = None
     for part in backward_slice(module, view.viewed):
         if factor_of_copies_in_runs(part) is not None or _is_reordering(part):
             return None
-        if found is None:
-            found = _code_repeating_all_rows_as_blocks(module, part, view)
-    return found
+        if node is None:
+            node = _code_repeating_all_rows_as_blocks(module, part, view)
+    return node
 
 
 def _is_reordering(part: ast.AST) -> bool:

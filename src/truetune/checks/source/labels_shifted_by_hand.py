@@ -120,18 +120,18 @@ class LabelsShiftedByHand(SourceRule):
         known = {
             line for one in followed for line in _lines_of_nodes(module, one.labels, one.taker)
         }
-        for given in _given_labels(module):
+        for given_labels in _given_labels(module):
             if (
-                given.ids is not None
-                and expression_leaving_first_token_out(module, given.ids) is not None
+                given_labels.ids is not None
+                and expression_leaving_first_token_out(module, given_labels.ids) is not None
             ):
                 continue  # both begin at the same later token
-            if module.place(given.labels)[0] in known:
+            if module.place(given_labels.labels)[0] in known:
                 continue
-            if expression_leaving_first_token_out(module, given.labels) is None:
+            if expression_leaving_first_token_out(module, given_labels.labels) is None:
                 continue
-            if given.to_model or _model_takes_loss_of_labels(module, given):
-                yield self._finding_at_places((given.labels,))
+            if given_labels.to_model or _model_takes_loss_of_labels(module, given_labels):
+                yield self._finding_at_places((given_labels.labels,))
 
     def _finding_at_places(self, places: Iterable[ast.AST]) -> Finding:
         """The finding of labels at these places."""
@@ -174,20 +174,23 @@ def _labels_with_known_shift(module: Module) -> Iterator[GivenLabels]:
 
     A field of a batch that a model is given says nothing by itself: a data set may have shifted it.
     """
-    for given in _given_labels(module):
+    for given_labels in _given_labels(module):
         if (
-            _are_copies_of_ids(module, given)
-            or expression_leaving_first_token_out(module, given.labels) is not None
+            _are_copies_of_ids(module, given_labels)
+            or expression_leaving_first_token_out(module, given_labels.labels) is not None
         ):
-            yield given
+            yield given_labels
 
 
-def _are_copies_of_ids(module: Module, given: GivenLabels) -> bool:
+def _are_copies_of_ids(module: Module, given_labels: GivenLabels) -> bool:
     """Are the labels the ids themselves, or a copy of them?"""
-    if given.ids is None:
+    if given_labels.ids is None:
         return False
-    ids = {ast.unparse(node) for node in (given.ids, *sources_of_same_tokens(module, given.ids))}
-    copied = (given.labels, *sources_of_same_tokens(module, given.labels))
+    ids = {
+        ast.unparse(node)
+        for node in (given_labels.ids, *sources_of_same_tokens(module, given_labels.ids))
+    }
+    copied = (given_labels.labels, *sources_of_same_tokens(module, given_labels.labels))
     return any(ast.unparse(node) in ids for node in copied)
 
 
@@ -247,13 +250,13 @@ def _is_shifting_loss(module: Module, call: Call) -> bool:
     return call.named(*SHIFTING_LOSSES)
 
 
-def _model_takes_loss_of_labels(module: Module, given: GivenLabels) -> bool:
+def _model_takes_loss_of_labels(module: Module, given_labels: GivenLabels) -> bool:
     """Does the model take the loss of a row? Where the ids are cut to fit, a loss of the user's own may be meant."""
     if _backpropagates_models_own_loss(module):
         return True
     if module.mentions(*OWN_LOSS_TEXTS) and not _file_makes_trainer(module):
         return False
-    is_cut = given.ids is not None and leaves_last_token_out(module, given.ids)
+    is_cut = given_labels.ids is not None and leaves_last_token_out(module, given_labels.ids)
     return not is_cut or not module.mentions(*OWN_LOSS_TEXTS, "def forward")
 
 

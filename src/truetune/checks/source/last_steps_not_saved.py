@@ -103,7 +103,7 @@ def _training_loop_around(module: Module, node: ast.AST) -> ast.AST | None:
 
 def saved_at_multiples_alone(module: Module) -> SavedAtMultiples | None:
     """The save of a file's loop, where each save is under a multiple; None where any other place may save."""
-    found: list[SavedAtMultiples] = []
+    saved_at_multipleses: list[SavedAtMultiples] = []
     known = {call.node: call for call in saves_in_training_loops(module)}
     for part in module.self_and_files_run_together:
         for node in filter(_may_save_model, part.nodes(ast.Call)):
@@ -111,8 +111,8 @@ def saved_at_multiples_alone(module: Module) -> SavedAtMultiples | None:
             save = None if call is None else _save_under_multiple(part, call)
             if save is None:
                 return None
-            found.append(save)
-    return found[0] if found else None
+            saved_at_multipleses.append(save)
+    return saved_at_multipleses[0] if saved_at_multipleses else None
 
 
 def _may_save_model(node: ast.Call) -> bool:
@@ -183,15 +183,15 @@ class LastStepsNotSaved(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        found = saved_at_multiples_alone(module)
-        if found is not None:
+        saved_at_multiples = saved_at_multiples_alone(module)
+        if saved_at_multiples is not None:
             yield self.finding(
                 "the model is only saved every so many steps, and not at the end: what it learned after the last"
                 " save is"
                 " lost",
-                f"repeat {module.text_of(found.save.node)[:80]} after the loop",
+                f"repeat {module.text_of(saved_at_multiples.save.node)[:80]} after the loop",
                 cases=[
-                    case_of_node(module, found.save.node),
-                    case_of_node(module, found.condition.test),
+                    case_of_node(module, saved_at_multiples.save.node),
+                    case_of_node(module, saved_at_multiples.condition.test),
                 ],
             )

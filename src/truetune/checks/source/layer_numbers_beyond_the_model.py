@@ -338,14 +338,14 @@ def _comparisons_of_layer_number(module: Module) -> Iterator[_LayerChoice]:
             continue
         if _is_condition_of_raise(module, compare):
             continue
-        found = _model_of_layer_number(module, compare.left)
-        if found is None:
+        expression = _model_of_layer_number(module, compare.left)
+        if expression is None:
             continue
         numbers = whole_numbers_of_list(module, compare.comparators[0])
         if isinstance(compare.ops[0], ast.Gt):
             numbers = [number + 1 for number in numbers]
         if numbers:
-            model = found if isinstance(found, ast.expr) else None
+            model = expression if isinstance(expression, ast.expr) else None
             yield _LayerChoice(
                 compare, (), tuple(numbers), model, "the comparison takes layers from number"
             )

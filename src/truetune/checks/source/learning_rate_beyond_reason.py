@@ -119,12 +119,16 @@ class LearningRateBeyondReason(SourceRule):
             return
         for call in _model_optimizers(module):
             rate, cases = call.argument(1, "lr"), [case_of_node(module, call.node)]
-            given = _rate_of_command(module, rate)
+            given_option = _rate_of_command(module, rate)
             rates = possible_numbers(module, rate)
-            if given is not None and isinstance(given.value, int | float):
-                rates = [float(given.value)]
+            if given_option is not None and isinstance(given_option.value, int | float):
+                rates = [float(given_option.value)]
                 cases.append(
-                    Case(f"{rates[0]:g} on the command line", file=given.file, line=given.line)
+                    Case(
+                        f"{rates[0]:g} on the command line",
+                        file=given_option.file,
+                        line=given_option.line,
+                    )
                 )
             fault = _effect_of_rate_in_words(call, rates[0]) if len(rates) == 1 else None
             if fault is not None:

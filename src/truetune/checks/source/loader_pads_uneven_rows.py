@@ -202,10 +202,10 @@ def _estimated_row_lengths_in_tokens(module: Module, loader: CallEvent) -> list[
     # Rows that are left out by their length are in the file, and not in the batches.
     if not loader.args or CHOOSES_BY_LENGTH.search(module.text):
         return None
-    found = _rows_of_data_set(module, loader.args[0])
-    if found is None:
+    file_rows = _rows_of_data_set(module, loader.args[0])
+    if file_rows is None:
         return None
-    return estimate_tokens(_count_characters(list(row.values())) for row in found.rows)
+    return estimate_tokens(_count_characters(list(row.values())) for row in file_rows.rows)
 
 
 def _rows_of_data_set(module: Module, data_set: Value) -> FileRows | None:

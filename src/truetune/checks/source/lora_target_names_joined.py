@@ -76,9 +76,9 @@ class LoraTargetNamesJoined(SourceRule):
                         )
 
 
-def _written_target_names(module: Module, given: ast.expr | None) -> Iterator[ast.Constant]:
+def _written_target_names(module: Module, expression: ast.expr | None) -> Iterator[ast.Constant]:
     """The texts in a list of targets that the code spells."""
-    for origin in module.flow.origins(given) if given is not None else ():
+    for origin in module.flow.origins(expression) if expression is not None else ():
         if isinstance(origin.node, (ast.List, ast.Tuple, ast.Set)):
             yield from (
                 n

@@ -104,16 +104,16 @@ class LossGivenScoresOfAnotherScale(SourceRule):
             for call in trace.all_calls:
                 if call.home.path != module.path or call.node in seen or call.is_in_later_loop_pass:
                     continue
-                found = _wrong_scale(call)
-                if found is None:
+                wrong_scale = _wrong_scale(call)
+                if wrong_scale is None:
                     continue
                 seen.add(call.node)
-                origin = found.given.origin.node
+                origin = wrong_scale.given.origin.node
                 cases = [case_of_node(module, call.node)]
                 # What made the scores may stand in another file, whose places are not known here.
                 if origin is not None and origin is not call.node and _is_in_file(module, origin):
                     cases.append(case_of_node(module, origin))
-                yield self.finding(found.text, found.fix, cases=cases)
+                yield self.finding(wrong_scale.text, wrong_scale.fix, cases=cases)
 
 
 def _is_in_file(module: Module, node: ast.AST) -> bool:
@@ -137,56 +137,56 @@ def _wrong_scale(call: CallEvent) -> _WrongScale | None:
         return None
     if loss.named(*DIVERGENCES):
         return _wrong_input_or_target_of_divergence(call, loss, given)
-    found = score_scale_of(given)
-    if found is None:
+    score_scale = score_scale_of(given)
+    if score_scale is None:
         return None
     if loss.named(*LOSS_OF_LOGITS):
-        return _wrong_input_of_cross_entropy(call, found)
-    return _wrong_input_of_nll_loss(call, found)
+        return _wrong_input_of_cross_entropy(call, score_scale)
+    return _wrong_input_of_nll_loss(call, score_scale)
 
 
-def _wrong_input_of_cross_entropy(call: CallEvent, found: ScoreScale) -> _WrongScale | None:
+def _wrong_input_of_cross_entropy(call: CallEvent, score_scale: ScoreScale) -> _WrongScale | None:
     """What is wrong with the input of a cross-entropy."""
-    if found.scale == "probabilities":
+    if score_scale.scale == "probabilities":
         return _WrongScale(
             call,
-            found,
+            score_scale,
             "the cross-entropy gets probabilities instead of logits: it applies softmax or sigmoid again, and"
             " hardly falls",
             "pass the logits: remove the softmax or sigmoid before the loss",
         )
-    if found.scale == "classes":
+    if score_scale.scale == "classes":
         return _WrongScale(
             call,
-            found,
+            score_scale,
             "the cross-entropy gets the result of argmax, which is a class number without a gradient",
             "pass the logits, before argmax",
         )
     return None
 
 
-def _wrong_input_of_nll_loss(call: CallEvent, found: ScoreScale) -> _WrongScale | None:
+def _wrong_input_of_nll_loss(call: CallEvent, score_scale: ScoreScale) -> _WrongScale | None:
     """What is wrong with the input of `nll_loss`."""
-    if found.scale == "log-probabilities":
+    if score_scale.scale == "log-probabilities":
         return None
     effect = {
         "logits": "it negates them and falls below zero without limit",
         "probabilities": "it stays between -1 and 0, and favours what is already likely",
         "classes": "these have no gradient",
-    }[found.scale]
+    }[score_scale.scale]
     return _WrongScale(
         call,
-        found,
-        f"nll_loss gets {found.scale} instead of log-probabilities: {effect}",
+        score_scale,
+        f"nll_loss gets {score_scale.scale} instead of log-probabilities: {effect}",
         "pass F.log_softmax(logits, dim=-1), or use F.cross_entropy with the logits",
     )
 
 
 def _wrong_input_or_target_of_divergence(
-    call: CallEvent, loss: CallEvent, given: Value
+    call: CallEvent, loss: CallEvent, value: Value
 ) -> _WrongScale | None:
     """What is wrong with the input or the target of a Kullback-Leibler divergence."""
-    found = score_scale_of(given)
+    found = score_scale_of(value)
     if found is not None and found.scale != "log-probabilities":
         return _WrongScale(
             call,

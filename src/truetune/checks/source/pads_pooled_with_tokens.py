@@ -72,11 +72,14 @@ class PadsPooledWithTokens(SourceRule):
         module = self.subject
         if next(_sums_along_an_axis(module), None) is None:
             return
-        for found in poolings_that_include_pads(module):
+        for pooled_pads in poolings_that_include_pads(module):
             yield self.finding(
-                f"the {found.what} over the positions of a padded batch includes the padding: the value of a row"
+                f"the {pooled_pads.what} over the positions of a padded batch includes the padding: the value of a row"
                 " depends on the longest row in its batch",
                 "multiply by attention_mask before the sum, and for a mean divide by the mask's sum: (x *"
                 " mask).sum(1) / mask.sum(1)",
-                cases=[case_of_node(module, found.node), case_of_node(module, found.padding)],
+                cases=[
+                    case_of_node(module, pooled_pads.node),
+                    case_of_node(module, pooled_pads.padding),
+                ],
             )

@@ -88,10 +88,10 @@ class PairSidesHoldThePrompt(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
-        for found in prompts_inside_pairs(self.subject):
+        for prompt_inside_pair in prompts_inside_pairs(self.subject):
             how = (
                 "rendered with the whole conversation"
-                if found.is_rendered
+                if prompt_inside_pair.is_rendered
                 else "joined with the prompt"
             )
             yield self.finding(
@@ -99,5 +99,5 @@ class PairSidesHoldThePrompt(SourceRule):
                 " twice, and the second copy is trained on as part of the answer",
                 "write each of the three as a list of only its own messages (prompt: the user's, chosen and rejected:"
                 " the assistant's), or remove the prompt from the pair",
-                cases=[case_of_node(self.subject, found.node)],
+                cases=[case_of_node(self.subject, prompt_inside_pair.node)],
             )

@@ -68,11 +68,14 @@ class PairsBuiltTheWrongWayRound(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in pairs_built_the_wrong_way_round(module):
+        for wrong_pair in pairs_built_the_wrong_way_round(module):
             yield self.finding(
-                f"chosen and rejected are swapped: {found.why}",
-                f"swap chosen and rejected, or reverse the order{_reversing_argument(found.ordering)}",
-                cases=[case_of_node(module, found.node), case_of_node(module, found.ordering)],
+                f"chosen and rejected are swapped: {wrong_pair.why}",
+                f"swap chosen and rejected, or reverse the order{_reversing_argument(wrong_pair.ordering)}",
+                cases=[
+                    case_of_node(module, wrong_pair.node),
+                    case_of_node(module, wrong_pair.ordering),
+                ],
             )
 
 

@@ -130,11 +130,11 @@ def _taken_match_in_words(match: TakenMatch) -> str:
     return f"the {match.which} match of {match.pattern.pattern[:SHOWN_PATTERN]!r}{part}"
 
 
-def _evidence(found: OtherReading) -> Iterator[str]:
+def _evidence(other_reading: OtherReading) -> Iterator[str]:
     """Evidence: where the rows stand, one of them, and where the script's reading is right."""
-    text, taken, reference = found.example
-    yield f"rows of {found.source}"
-    yield f"one of them ends {text!r}: the script takes {taken!r}, and `{found.reference}` is {reference!r}"
-    if found.elsewhere is not None:
-        name, right, of = found.elsewhere
+    text, taken, reference = other_reading.example
+    yield f"rows of {other_reading.source}"
+    yield f"one of them ends {text!r}: the script takes {taken!r}, and `{other_reading.reference}` is {reference!r}"
+    if other_reading.elsewhere is not None:
+        name, right, of = other_reading.elsewhere
         yield f"in {name} the script gets {right:,} of {of:,} rows right: those answers have another format"

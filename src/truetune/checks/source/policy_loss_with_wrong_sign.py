@@ -90,8 +90,8 @@ class PolicyLossWithWrongSign(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         """Findings on terms of policy losses that have the wrong sign."""
-        for found in wrong_signs(self.subject):
-            cases = [case_of_node(self.subject, found.node)]
-            if found.loss is not found.node:
-                cases.append(case_of_node(self.subject, found.loss))
-            yield self.finding(MESSAGES[found.kind], REMEDIES[found.kind], cases=cases)
+        for wrong_sign in wrong_signs(self.subject):
+            cases = [case_of_node(self.subject, wrong_sign.node)]
+            if wrong_sign.loss is not wrong_sign.node:
+                cases.append(case_of_node(self.subject, wrong_sign.loss))
+            yield self.finding(MESSAGES[wrong_sign.kind], REMEDIES[wrong_sign.kind], cases=cases)

@@ -81,12 +81,15 @@ class PromptGrowsWithEachRow(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on prompts and stored rows that each row makes longer."""
         module = self.subject
-        for found in prompts_or_rows_growing_per_row(module):
-            if found.form == "prompt":
+        for growing_object in prompts_or_rows_growing_per_row(module):
+            if growing_object.form == "prompt":
                 message = "the prompt is created once and grows with each row: it contains all earlier rows"
                 remedy = "create a new list for each row: messages = [*shots, message]; copy.deepcopy(shots) works too"
             else:
                 message = "__getitem__ changes the row that the data set keeps: the next epoch changes it again"
                 remedy = "change a copy of the row (copy.deepcopy), or build a new list ([*messages, message])"
-            cases = [case_of_node(module, found.change), case_of_node(module, found.made)]
+            cases = [
+                case_of_node(module, growing_object.change),
+                case_of_node(module, growing_object.made),
+            ]
             yield self.finding(message, remedy, cases=cases)

@@ -67,14 +67,14 @@ class RandomWeightsTrained(SourceRule):
     looks_at = places_of_calls("models that are made of a config", *RANDOM_MODELS)
 
     def findings(self) -> Iterator[Finding]:
-        for found in fine_tuned_models_with_random_weights(self.subject):
-            made = found.construction.names[0].rpartition(".")[2]
-            source = f" of {found.source}" if found.source else ""
-            name = f'"{found.source}"' if found.source else "..."
+        for random_weights in fine_tuned_models_with_random_weights(self.subject):
+            made = random_weights.construction.names[0].rpartition(".")[2]
+            source = f" of {random_weights.source}" if random_weights.source else ""
+            name = f'"{random_weights.source}"' if random_weights.source else "..."
             yield self.finding(
                 f"the model is created only from the config{source}: training starts with random weights, not with"
                 " the pretrained ones",
                 f"remove {made}, and load the weights with from_pretrained({name})",
-                evidence=[f"it is a fine-tuning: {found.sign}"],
-                cases=[case_of_node(self.subject, found.construction.node)],
+                evidence=[f"it is a fine-tuning: {random_weights.sign}"],
+                cases=[case_of_node(self.subject, random_weights.construction.node)],
             )

@@ -69,14 +69,14 @@ class ReentrantCheckpointsLoseGradients(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
-        for found in faulty_reentrant_checkpoints(self.subject):
+        for reentrant_checkpoints in faulty_reentrant_checkpoints(self.subject):
             yield (
-                self._finding_on_refusal_by_ddp(found)
-                if found.kind == "ddp"
-                else self._finding_on_lost_gradients(found)
+                self._finding_on_refusal_by_ddp(reentrant_checkpoints)
+                if reentrant_checkpoints.kind == "ddp"
+                else self._finding_on_lost_gradients(reentrant_checkpoints)
             )
 
-    def _finding_on_lost_gradients(self, found: ReentrantCheckpoints) -> Finding:
+    def _finding_on_lost_gradients(self, reentrant_checkpoints: ReentrantCheckpoints) -> Finding:
         """The finding on checkpoints over a frozen embedding."""
         return self.finding(
             "gradient checkpointing is reentrant over a frozen embedding: no input of the first layer requires"
@@ -85,12 +85,12 @@ class ReentrantCheckpointsLoseGradients(SourceRule):
             " or call model.enable_input_require_grads() before training",
             evidence=["nothing in these files makes the embedding's output require gradients"],
             cases=[
-                case_of_node(found.home, found.place),
-                case_of_node(found.other_home, found.other),
+                case_of_node(reentrant_checkpoints.home, reentrant_checkpoints.place),
+                case_of_node(reentrant_checkpoints.other_home, reentrant_checkpoints.other),
             ],
         )
 
-    def _finding_on_refusal_by_ddp(self, found: ReentrantCheckpoints) -> Finding:
+    def _finding_on_refusal_by_ddp(self, reentrant_checkpoints: ReentrantCheckpoints) -> Finding:
         """The finding on checkpoints that DDP refuses."""
         return self.finding(
             "gradient checkpointing is reentrant, and DDP looks for unused parameters: each parameter is marked ready"
@@ -98,7 +98,7 @@ class ReentrantCheckpointsLoseGradients(SourceRule):
             "set use_reentrant=False for the checkpoints, or find_unused_parameters=False for DDP",
             evidence=["a reentrant checkpoint runs its own backward pass inside DDP's"],
             cases=[
-                case_of_node(found.home, found.place),
-                case_of_node(found.other_home, found.other),
+                case_of_node(reentrant_checkpoints.home, reentrant_checkpoints.place),
+                case_of_node(reentrant_checkpoints.other_home, reentrant_checkpoints.other),
             ],
         )

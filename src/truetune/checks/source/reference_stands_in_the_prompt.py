@@ -124,9 +124,9 @@ class ReferenceStandsInThePrompt(SourceRule):
             return
 
 
-def _column_of_messages(module: Module, given: ast.expr) -> str:
+def _column_of_messages(module: Module, expression: ast.expr) -> str:
     """The column whose messages an expression is: `row["messages"]`, or a list of these; empty for anything else."""
-    nodes = [given, *(origin.node for origin in module.flow.origins(given))]
+    nodes = [expression, *(origin.node for origin in module.flow.origins(expression))]
     for node in nodes:
         inner = node.elt if isinstance(node, ast.ListComp) else node
         if isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.Constant):

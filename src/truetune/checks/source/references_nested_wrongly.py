@@ -248,7 +248,9 @@ def _is_column_of_texts(module: Module, call: Call, place: int, node: ast.expr) 
         for event in trace.calls(*NLTK):
             if event.node is not call.node or len(event.args) <= place:
                 continue
-            found = local_rows_of_value(module, event.args[place])
-            if found is not None and all(isinstance(row.get(column), str) for row in found.rows):
+            file_rows = local_rows_of_value(module, event.args[place])
+            if file_rows is not None and all(
+                isinstance(row.get(column), str) for row in file_rows.rows
+            ):
                 return True
     return False

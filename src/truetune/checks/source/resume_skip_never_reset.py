@@ -75,15 +75,15 @@ class ResumeSkipNeverReset(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in skips_never_reset(module):
+        for skip_never_reset in skips_never_reset(module):
             yield self.finding(
                 "the rows that a resumed run skips are skipped in each later epoch too: the number to skip is never"
                 " reset",
                 "set the number to 0 at the end of the loop over the first epoch (as in skip = 0), or skip only if the"
                 " epoch is the interrupted one",
                 cases=[
-                    case_of_node(module, found.skip),
-                    case_of_node(module, found.restored),
-                    case_of_node(module, found.epochs),
+                    case_of_node(module, skip_never_reset.skip),
+                    case_of_node(module, skip_never_reset.restored),
+                    case_of_node(module, skip_never_reset.epochs),
                 ],
             )

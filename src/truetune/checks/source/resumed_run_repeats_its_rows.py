@@ -87,15 +87,15 @@ class ResumedRunRepeatsItsRows(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in loops_resumed_at_first_batch(module):
+        for resumed_loop in loops_resumed_at_first_batch(module):
             yield self.finding(
                 "a resumed run restores its optimizer and its step counter, but starts the loader at the first batch:"
                 " the rows before the checkpoint are trained on again",
                 "iterate over itertools.islice(loader, step, None) in the first epoch after the resume,"
                 " or use accelerate's skip_first_batches, or a StatefulDataLoader",
                 cases=[
-                    case_of_node(module, found.loop),
-                    case_of_node(module, found.restored),
-                    case_of_node(module, found.save),
+                    case_of_node(module, resumed_loop.loop),
+                    case_of_node(module, resumed_loop.restored),
+                    case_of_node(module, resumed_loop.save),
                 ],
             )

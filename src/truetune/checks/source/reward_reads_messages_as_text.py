@@ -111,14 +111,14 @@ class RewardReadsMessagesAsText(SourceRule):
             if use is None:
                 continue
             rows = rows_with_column_named_or_beside(module, "prompt")
-            made = prompts_that_are_message_lists(module)
-            if made is None and (
+            expression = prompts_that_are_message_lists(module)
+            if expression is None and (
                 rows is None or not all(isinstance(one["prompt"], list) for one in rows.rows)
             ):
                 continue
             source = (
                 f"the prompts of {rows.source}"
-                if rows is not None and made is None
+                if rows is not None and expression is None
                 else "the prompts"
             )
             yield self.finding(
@@ -128,7 +128,7 @@ class RewardReadsMessagesAsText(SourceRule):
                 " answer can raise (IndexError, ValueError)",
                 cases=[
                     case_of_node(module, use),
-                    *([case_of_node(module, made)] if made is not None else []),
+                    *([case_of_node(module, expression)] if expression is not None else []),
                 ],
             )
 

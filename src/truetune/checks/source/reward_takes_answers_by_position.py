@@ -86,15 +86,18 @@ class RewardTakesAnswersByPosition(SourceRule):
         self, function: ast.FunctionDef
     ) -> Iterator[Finding]:
         """The finding on a function that compares all completions with one element of a column."""
-        found = first_element_used_for_each_completion(self.subject, function)
-        if found is None:
+        first_of_column = first_element_used_for_each_completion(self.subject, function)
+        if first_of_column is None:
             return
-        column = found.column
+        column = first_of_column.column
         yield self.finding(
             f"{function.name} uses {column}[0] for every completion: `{column}` has one element per completion, and a"
             " batch contains several prompts, so all but the first get another row's value",
             f"loop over both together: `for completion, one in zip(completions, {column})`",
-            cases=[case_of_node(self.subject, one) for one in (found.used, found.read)],
+            cases=[
+                case_of_node(self.subject, one)
+                for one in (first_of_column.used, first_of_column.read)
+            ],
         )
 
 

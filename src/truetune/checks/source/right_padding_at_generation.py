@@ -125,20 +125,20 @@ class RightPaddingAtGeneration(SourceRule):
 
     def _findings_on_last_positions(self) -> Iterator[Finding]:
         """The findings on scripts that read the next token of a batch at its last position."""
-        for found in last_positions_read(self.subject):
+        for last_position_read in last_positions_read(self.subject):
             side = (
                 "on the right"
-                if found.is_right
+                if last_position_read.is_right
                 else "on the tokenizer's default side (usually right)"
             )
             yield self.finding(
                 f"a batch is padded {side}, and its last position is read: for all rows but the longest it is padding",
                 'set padding_side="left" on the tokenizer (or in its call), or read position'
                 " attention_mask.sum(1) - 1 of each row",
-                severity="error" if found.is_right else "warning",
+                severity="error" if last_position_read.is_right else "warning",
                 cases=[
-                    case_of_node(self.subject, found.node),
-                    case_of_node(self.subject, found.padding),
+                    case_of_node(self.subject, last_position_read.node),
+                    case_of_node(self.subject, last_position_read.padding),
                 ],
             )
 

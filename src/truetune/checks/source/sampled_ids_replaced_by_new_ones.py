@@ -96,15 +96,15 @@ class SampledIdsReplacedByNewOnes(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         """Findings on answers that are tokenized again."""
-        for found in _texts_tokenized_again(self.subject):
+        for new_ids in _texts_tokenized_again(self.subject):
             yield self.finding(
                 "the answers are decoded, and the same tokenizer makes ids of the text again: these may be others than"
                 " those sampled, and their log-probabilities are trained",
                 "keep the ids that generate() returned, compute log-probabilities on them, and remove the second call"
                 " of the tokenizer",
                 cases=[
-                    case_of_node(self.subject, found.encoding),
-                    case_of_node(self.subject, found.decoding),
+                    case_of_node(self.subject, new_ids.encoding),
+                    case_of_node(self.subject, new_ids.decoding),
                 ],
             )
 

@@ -80,7 +80,9 @@ def _seeding_places(module: Module) -> Iterator[ast.AST]:
     """The places of a file at which a generator is seeded, each once."""
     places = {call.node for call in seeding_calls(module)}
     # One that is set again may be found by its loop alone.
-    yield from places.union(found.seed for found in seeds_set_again_in_loops(module))
+    yield from places.union(
+        seed_set_again.seed for seed_set_again in seeds_set_again_in_loops(module)
+    )
 
 
 class SeedSetAgainInALoop(SourceRule):
@@ -92,10 +94,13 @@ class SeedSetAgainInALoop(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in seeds_set_again_in_loops(module):
+        for seed_set_again in seeds_set_again_in_loops(module):
             yield self.finding(
-                MESSAGES[found.effect],
-                REMEDIES[found.effect],
-                cases=[case_of_node(module, found.seed), case_of_node(module, found.repeated)],
-                severity="warning" if found.effect == "training" else None,
+                MESSAGES[seed_set_again.effect],
+                REMEDIES[seed_set_again.effect],
+                cases=[
+                    case_of_node(module, seed_set_again.seed),
+                    case_of_node(module, seed_set_again.repeated),
+                ],
+                severity="warning" if seed_set_again.effect == "training" else None,
             )

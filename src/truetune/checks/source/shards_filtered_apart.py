@@ -83,7 +83,7 @@ def _loops_and_row_shares(module: Module) -> Iterator[ast.AST]:
     """
     if any(WRAPS_MODEL.search(part.text) for part in module.self_and_files_run_together):
         yield from module.nodes(ast.For)
-    yield from (found.part for found in filtered_shards(module))
+    yield from (filtered_shard.part for filtered_shard in filtered_shards(module))
 
 
 class ShardsFilteredApart(SourceRule):
@@ -95,11 +95,14 @@ class ShardsFilteredApart(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in filtered_shards(module):
+        for filtered_shard in filtered_shards(module):
             yield self.finding(
                 "each process takes its part of the rows and then drops some: the ranks have different numbers of"
                 " batches, and at the end of an epoch those with more wait until NCCL times out",
                 "filter all rows first, then split them with DistributedSampler(rows, drop_last=True); or stop all"
                 " ranks at the smallest number of batches (all_reduce of len(loader) with ReduceOp.MIN)",
-                cases=[case_of_node(module, found.part), case_of_node(module, found.condition)],
+                cases=[
+                    case_of_node(module, filtered_shard.part),
+                    case_of_node(module, filtered_shard.condition),
+                ],
             )

@@ -76,10 +76,12 @@ class StatementDoesNothing(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in statements_without_effect(module):
-            message = MESSAGES[found.kind].format(written=found.written, meant=found.meant)
+        for statement_without_effect in statements_without_effect(module):
+            message = MESSAGES[statement_without_effect.kind].format(
+                written=statement_without_effect.written, meant=statement_without_effect.meant
+            )
             yield self.finding(
                 message,
-                f"write {found.meant}",
-                cases=[case_of_node(module, found.statement)],
+                f"write {statement_without_effect.meant}",
+                cases=[case_of_node(module, statement_without_effect.statement)],
             )

@@ -86,15 +86,15 @@ class ThinkingSwitchedOtherwise(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        asked = list(reasoning_switches_of_rendered_questions(module))
-        if not asked:
+        reasoning_switches = list(reasoning_switches_of_rendered_questions(module))
+        if not reasoning_switches:
             return
         for training in _trainings_of_asked_model(module):
             found = _training_file_and_thinking_switch(training)
             if found is None:
                 continue
             home, trained = found
-            for question in asked:
+            for question in reasoning_switches:
                 thinks = question.thinks
                 if thinks is None and trained.thinks_by_default:
                     thinks = True

@@ -151,11 +151,11 @@ def _small_type_of_call(module: Module, call: Call) -> str | None:
     """The small type that a call casts to or makes; None for any other call."""
     if call.method == "short":
         return "short"
-    given = _type_given_to_call(call)
-    if given is None:
+    expression = _type_given_to_call(call)
+    if expression is None:
         return None
-    written = module.flow.value(given)
-    name = written if isinstance(written, str) else (module.flow.name(given) or "")
+    written = module.flow.value(expression)
+    name = written if isinstance(written, str) else (module.flow.name(expression) or "")
     last = name.rpartition(".")[2]
     return last if last in HIGHEST_BY_TYPE else None
 

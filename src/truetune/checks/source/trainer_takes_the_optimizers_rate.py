@@ -86,9 +86,9 @@ def trainers_with_optimizers(module: Module) -> Iterator[tuple[Call, Call]]:
     for trainer in module.calls(*TRAINERS):
         given = trainer.argument(-1, "optimizers")
         first = given.elts[0] if isinstance(given, ast.Tuple | ast.List) and given.elts else None
-        made = module.flow.producing_call(first)
-        if made is not None and "optimizer" in module.flow.types(made.node):
-            yield trainer, made
+        call = module.flow.producing_call(first)
+        if call is not None and "optimizer" in module.flow.types(call.node):
+            yield trainer, call
 
 
 def settings_differing_from_optimizer(module: Module) -> Iterator[OtherValue]:

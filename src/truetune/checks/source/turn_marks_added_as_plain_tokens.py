@@ -111,9 +111,9 @@ def _plain_marks(module: Module, call: Call) -> Iterator[str]:
             yield text
 
 
-def _tokens_given(module: Module, given: ast.expr) -> Iterator[ast.expr]:
+def _tokens_given(module: Module, expression: ast.expr) -> Iterator[ast.expr]:
     """The tokens of a list that is given, or the one that is."""
-    for origin in module.flow.origins(given):
+    for origin in module.flow.origins(expression):
         node = origin.node
         if isinstance(node, ast.List | ast.Tuple | ast.Set):
             yield from node.elts

@@ -297,9 +297,9 @@ def call_function_of_tensors(
     if compute is None and package in ("torch", "numpy") and function in TENSOR_METHODS:
         method = TENSOR_METHODS[function]
 
-        def compute(given: TensorArguments) -> Any:
-            rest = TensorArguments(given.args[1:], given.keywords)
-            return method(np.asarray(given.args[0]), rest)
+        def compute(tensor_arguments: TensorArguments) -> Any:
+            rest = TensorArguments(tensor_arguments.args[1:], tensor_arguments.keywords)
+            return method(np.asarray(tensor_arguments.args[0]), rest)
 
     if compute is None:
         return None
@@ -361,9 +361,11 @@ def _compute_tensor_or_none(compute: Callable[[], Any]) -> Value | None:
 # The table of what is computed
 
 
-def _new_tensor_size_from_arguments(given: TensorArguments, first: int = 0) -> tuple[int, ...]:
+def _new_tensor_size_from_arguments(
+    tensor_arguments: TensorArguments, first: int = 0
+) -> tuple[int, ...]:
     """The size of a new tensor, given as numbers or as one tuple. Raises NotComputableError for a large one."""
-    sizes = given.args[first:] or (given.keywords.get("size"),)
+    sizes = tensor_arguments.args[first:] or (tensor_arguments.keywords.get("size"),)
     if len(sizes) == 1 and not isinstance(sizes[0], int):
         sizes = tuple(sizes[0])
     if not all(type(one) is int for one in sizes) or not 0 <= math.prod(sizes) <= MAX_ITEMS:
@@ -371,9 +373,9 @@ def _new_tensor_size_from_arguments(given: TensorArguments, first: int = 0) -> t
     return tuple(sizes)
 
 
-def _apply_dtype_keyword(array: Array, given: TensorArguments) -> Array:
+def _apply_dtype_keyword(array: Array, tensor_arguments: TensorArguments) -> Array:
     """An array in the type that a call names."""
-    dtype = given.keywords.get("dtype")
+    dtype = tensor_arguments.keywords.get("dtype")
     return array if dtype is None else array.astype(dtype)
 
 
@@ -384,12 +386,13 @@ def _filled_tensor_maker(number: Any) -> Callable[[TensorArguments], Array]:
     )
 
 
-def _full(given: TensorArguments) -> Array:
+def _full(tensor_arguments: TensorArguments) -> Array:
     """`torch.full(size, number)`."""
-    number = given.get(1, "fill_value")
-    size = given.get(0, "size")
+    number = tensor_arguments.get(1, "fill_value")
+    size = tensor_arguments.get(0, "size")
     return _apply_dtype_keyword(
-        np.full(_new_tensor_size_from_arguments(TensorArguments((size,), {})), number), given
+        np.full(_new_tensor_size_from_arguments(TensorArguments((size,), {})), number),
+        tensor_arguments,
     )
 
 
@@ -398,41 +401,43 @@ def _filled_like_tensor_maker(number: Any) -> Callable[[Array, TensorArguments],
     return lambda array, given: _apply_dtype_keyword(np.full(array.shape, number), given)
 
 
-def _make_tensor(given: TensorArguments) -> Array:
+def _make_tensor(tensor_arguments: TensorArguments) -> Array:
     """`torch.tensor(values)`. Raises ValueError for lists of unlike length, as torch does."""
-    return _apply_dtype_keyword(np.asarray(given.get(0, "data")), given)
+    return _apply_dtype_keyword(np.asarray(tensor_arguments.get(0, "data")), tensor_arguments)
 
 
-def _arange(given: TensorArguments) -> Array:
+def _arange(tensor_arguments: TensorArguments) -> Array:
     """`torch.arange(start, end, step)`. Raises NotComputableError for a long one."""
-    limits = [one for one in given.args if type(one) is int]
-    if len(limits) != len(given.args) or len(range(*limits)) > MAX_ITEMS:
+    limits = [one for one in tensor_arguments.args if type(one) is int]
+    if len(limits) != len(tensor_arguments.args) or len(range(*limits)) > MAX_ITEMS:
         raise NotComputableError
     return np.arange(*limits)
 
 
-def _concatenate(given: TensorArguments) -> Array:
+def _concatenate(tensor_arguments: TensorArguments) -> Array:
     """`torch.cat(tensors, dim)`."""
-    return np.concatenate(given.get(0, "tensors"), axis=_axis(given, 1, 0))
+    return np.concatenate(tensor_arguments.get(0, "tensors"), axis=_axis(tensor_arguments, 1, 0))
 
 
-def _stack(given: TensorArguments) -> Array:
+def _stack(tensor_arguments: TensorArguments) -> Array:
     """`torch.stack(tensors, dim)`."""
-    return np.stack(given.get(0, "tensors"), axis=_axis(given, 1, 0) or 0)
+    return np.stack(tensor_arguments.get(0, "tensors"), axis=_axis(tensor_arguments, 1, 0) or 0)
 
 
-def _axis(given: TensorArguments, position: int, default: int | None = None) -> int | None:
+def _axis(
+    tensor_arguments: TensorArguments, position: int, default: int | None = None
+) -> int | None:
     """The dimension that a call names."""
-    axis = given.get(position, "dim", given.keywords.get("axis", default))
+    axis = tensor_arguments.get(position, "dim", tensor_arguments.keywords.get("axis", default))
     if axis is None or type(axis) is int:
         return axis
     raise NotComputableError
 
 
-def _pad_last_dimensions(given: TensorArguments) -> Array:
+def _pad_last_dimensions(tensor_arguments: TensorArguments) -> Array:
     """`torch.nn.functional.pad(tensor, (left, right, ...), value=...)`: the last dimension comes first."""
-    array, widths = np.asarray(given.args[0]), list(given.get(1, "pad"))
-    value = given.get(3, "value", 0) or 0
+    array, widths = np.asarray(tensor_arguments.args[0]), list(tensor_arguments.get(1, "pad"))
+    value = tensor_arguments.get(3, "value", 0) or 0
     pairs = [(0, 0)] * (array.ndim - len(widths) // 2)
     pairs += [
         (widths[place], widths[place + 1]) for place in reversed(range(0, len(widths) - 1, 2))
@@ -441,7 +446,7 @@ def _pad_last_dimensions(given: TensorArguments) -> Array:
         length + max(left, 0) + max(right, 0)
         for length, (left, right) in zip(array.shape, pairs, strict=True)
     )
-    if given.get(2, "mode", "constant") != "constant" or size > MAX_ITEMS:
+    if tensor_arguments.get(2, "mode", "constant") != "constant" or size > MAX_ITEMS:
         raise NotComputableError
     # A negative width cuts, as in torch.
     cuts = tuple(
@@ -452,12 +457,12 @@ def _pad_last_dimensions(given: TensorArguments) -> Array:
     return np.pad(array[cuts], added, constant_values=value)
 
 
-def _pad_sequence(given: TensorArguments) -> Array:
+def _pad_sequence(tensor_arguments: TensorArguments) -> Array:
     """`pad_sequence(tensors, batch_first, padding_value, padding_side)`: rows filled up to the longest."""
-    rows = [np.asarray(one) for one in given.get(0, "sequences")]
-    is_batch_first = given.get(1, "batch_first", False)
-    value = given.get(2, "padding_value", 0)
-    side = given.get(3, "padding_side", "right")
+    rows = [np.asarray(one) for one in tensor_arguments.get(0, "sequences")]
+    is_batch_first = tensor_arguments.get(1, "batch_first", False)
+    value = tensor_arguments.get(2, "padding_value", 0)
+    side = tensor_arguments.get(3, "padding_side", "right")
     longest = max(len(one) for one in rows)
     if longest * len(rows) > MAX_ITEMS or any(one.ndim != 1 for one in rows):
         raise NotComputableError
@@ -473,11 +478,11 @@ def _pad_sequence(given: TensorArguments) -> Array:
     return array if is_batch_first else array.T
 
 
-def _where(given: TensorArguments) -> Array:
+def _where(tensor_arguments: TensorArguments) -> Array:
     """`torch.where(condition, one, other)`."""
-    if len(given.args) != 3:
+    if len(tensor_arguments.args) != 3:
         raise NotComputableError
-    condition, one, other = given.args
+    condition, one, other = tensor_arguments.args
     _require_small_result(condition, one, other)
     return np.asarray(np.where(condition, one, other))
 
@@ -487,9 +492,13 @@ def _where(given: TensorArguments) -> Array:
 def _reduction_function(name: str) -> Callable[[Array, TensorArguments], Any]:
     """A function that makes one number of a dimension, or of all."""
 
-    def reduce(array: Array, given: TensorArguments) -> Any:
-        keeps = bool(given.keywords.get("keepdim", given.keywords.get("keepdims", False)))
-        return getattr(np, name)(array, axis=_axis(given, 0), keepdims=keeps)
+    def reduce(array: Array, tensor_arguments: TensorArguments) -> Any:
+        keeps = bool(
+            tensor_arguments.keywords.get(
+                "keepdim", tensor_arguments.keywords.get("keepdims", False)
+            )
+        )
+        return getattr(np, name)(array, axis=_axis(tensor_arguments, 0), keepdims=keeps)
 
     return reduce
 
@@ -497,8 +506,8 @@ def _reduction_function(name: str) -> Callable[[Array, TensorArguments], Any]:
 def _max_or_min_function(name: str) -> Callable[[Array, TensorArguments], Any]:
     """`max` and `min`, which torch gives with their places where a dimension is named: then it is not computed."""
 
-    def reduce(array: Array, given: TensorArguments) -> Any:
-        if given.args or "dim" in given.keywords:
+    def reduce(array: Array, tensor_arguments: TensorArguments) -> Any:
+        if tensor_arguments.args or "dim" in tensor_arguments.keywords:
             raise NotComputableError
         return getattr(np, name)(array)
 
@@ -508,38 +517,44 @@ def _max_or_min_function(name: str) -> Callable[[Array, TensorArguments], Any]:
 def _elementwise_function_of_two_tensors(name: str) -> Callable[[Array, TensorArguments], Array]:
     """A function of a tensor and another one, item by item: `ids.ne(pad)`."""
 
-    def compute(array: Array, given: TensorArguments) -> Array:
-        _require_small_result(array, given.args[0])
-        return np.asarray(getattr(np, name)(array, given.args[0]))
+    def compute(array: Array, tensor_arguments: TensorArguments) -> Array:
+        _require_small_result(array, tensor_arguments.args[0])
+        return np.asarray(getattr(np, name)(array, tensor_arguments.args[0]))
 
     return compute
 
 
-def _masked_fill(array: Array, given: TensorArguments) -> Array:
+def _masked_fill(array: Array, tensor_arguments: TensorArguments) -> Array:
     """`labels.masked_fill(mask, -100)`."""
-    mask = np.asarray(given.get(0, "mask"))
+    mask = np.asarray(tensor_arguments.get(0, "mask"))
     if mask.dtype.kind != "b":
         raise NotComputableError
-    _require_small_result(array, mask, given.get(1, "value"))
-    return np.where(mask, given.get(1, "value"), array)
+    _require_small_result(array, mask, tensor_arguments.get(1, "value"))
+    return np.where(mask, tensor_arguments.get(1, "value"), array)
 
 
-def _size_of(array: Array, given: TensorArguments) -> Any:
+def _size_of(array: Array, tensor_arguments: TensorArguments) -> Any:
     """`ids.size()` or `ids.size(1)`."""
-    axis = _axis(given, 0)
+    axis = _axis(tensor_arguments, 0)
     return array.shape if axis is None else array.shape[axis]
 
 
-def _view(array: Array, given: TensorArguments) -> Array:
+def _view(array: Array, tensor_arguments: TensorArguments) -> Array:
     """`view` and `reshape`, of numbers or one tuple."""
-    sizes = given.args if len(given.args) != 1 or isinstance(given.args[0], int) else given.args[0]
+    sizes = (
+        tensor_arguments.args
+        if len(tensor_arguments.args) != 1 or isinstance(tensor_arguments.args[0], int)
+        else tensor_arguments.args[0]
+    )
     return array.reshape(tuple(sizes))
 
 
-def _expand(array: Array, given: TensorArguments) -> Array:
+def _expand(array: Array, tensor_arguments: TensorArguments) -> Array:
     """`expand`: -1 keeps a dimension."""
     sizes = list(
-        given.args if len(given.args) != 1 or isinstance(given.args[0], int) else given.args[0]
+        tensor_arguments.args
+        if len(tensor_arguments.args) != 1 or isinstance(tensor_arguments.args[0], int)
+        else tensor_arguments.args[0]
     )
     added = len(sizes) - array.ndim
     shape = [
@@ -549,9 +564,13 @@ def _expand(array: Array, given: TensorArguments) -> Array:
     return np.broadcast_to(array, shape)
 
 
-def _repeat(array: Array, given: TensorArguments) -> Array:
+def _repeat(array: Array, tensor_arguments: TensorArguments) -> Array:
     """`repeat(2, 1)`. Raises NotComputableError where the result would be large."""
-    times = given.args if all(isinstance(one, int) for one in given.args) else given.args[0]
+    times = (
+        tensor_arguments.args
+        if all(isinstance(one, int) for one in tensor_arguments.args)
+        else tensor_arguments.args[0]
+    )
     if array.size * math.prod(times) > MAX_ITEMS:
         raise NotComputableError
     return np.tile(array, tuple(times))
@@ -562,32 +581,42 @@ def _dtype_cast_method(dtype: Any) -> Callable[[Array, TensorArguments], Array]:
     return lambda array, _: array.astype(dtype)
 
 
-def _convert_to_dtype_argument(array: Array, given: TensorArguments) -> Array:
+def _convert_to_dtype_argument(array: Array, tensor_arguments: TensorArguments) -> Array:
     """`to(torch.long)`, `type(torch.bool)`, `astype(int)`."""
-    dtypes = [one for one in (*given.args, *given.keywords.values()) if isinstance(one, np.dtype)]
+    dtypes = [
+        one
+        for one in (*tensor_arguments.args, *tensor_arguments.keywords.values())
+        if isinstance(one, np.dtype)
+    ]
     return array.astype(dtypes[0]) if dtypes else array
 
 
-def _roll(array: Array, given: TensorArguments) -> Array:
+def _roll(array: Array, tensor_arguments: TensorArguments) -> Array:
     """`torch.roll(ids, shifts, dims)`."""
-    axis = given.get(1, "dims", given.keywords.get("dim", given.keywords.get("axis")))
-    return np.roll(array, given.get(0, "shifts"), axis=axis)
+    axis = tensor_arguments.get(
+        1, "dims", tensor_arguments.keywords.get("dim", tensor_arguments.keywords.get("axis"))
+    )
+    return np.roll(array, tensor_arguments.get(0, "shifts"), axis=axis)
 
 
-def _flip(array: Array, given: TensorArguments) -> Array:
+def _flip(array: Array, tensor_arguments: TensorArguments) -> Array:
     """`flip(0)`, `flip([0, 1])`."""
-    axes = given.args if all(isinstance(one, int) for one in given.args) else given.args[0]
-    return np.flip(array, axis=tuple(axes or given.keywords["dims"]))
+    axes = (
+        tensor_arguments.args
+        if all(isinstance(one, int) for one in tensor_arguments.args)
+        else tensor_arguments.args[0]
+    )
+    return np.flip(array, axis=tuple(axes or tensor_arguments.keywords["dims"]))
 
 
-def _unsqueeze(array: Array, given: TensorArguments) -> Array:
+def _unsqueeze(array: Array, tensor_arguments: TensorArguments) -> Array:
     """`unsqueeze(0)`."""
-    return np.expand_dims(array, _axis(given, 0) or 0)
+    return np.expand_dims(array, _axis(tensor_arguments, 0) or 0)
 
 
-def _squeeze(array: Array, given: TensorArguments) -> Array:
+def _squeeze(array: Array, tensor_arguments: TensorArguments) -> Array:
     """`squeeze()`, `squeeze(0)`, which leaves a dimension of more than one item."""
-    axis = _axis(given, 0)
+    axis = _axis(tensor_arguments, 0)
     if axis is not None and array.shape[axis] != 1:
         return array
     return np.squeeze(array, axis=axis)

@@ -126,23 +126,23 @@ def call_pad(
     return MappingValue({**columns, **_ids_and_mask(Sequence(kind, list(padded))).entries})
 
 
-def _columns_of_rows(given: Value | None) -> dict[Any, Value]:
+def _columns_of_rows(value: Value | None) -> dict[Any, Value]:
     """The columns of rows, by name; those of a dictionary of columns as they are. Empty where they are not known."""
-    if isinstance(given, MappingValue):
-        return {} if given.is_open else dict(given.entries)
-    rows = _known_rows(given)
+    if isinstance(value, MappingValue):
+        return {} if value.is_open else dict(value.entries)
+    rows = _known_rows(value)
     if not rows:
         return {}
     names = set(rows[0].entries).intersection(*(row.entries for row in rows))
     return {name: Sequence("list", [row.entries[name] for row in rows]) for name in names}
 
 
-def _known_rows(given: Value | None) -> list[MappingValue]:
+def _known_rows(value: Value | None) -> list[MappingValue]:
     """The rows of a list; empty where it is no list, or not all of it is known."""
-    if not isinstance(given, Sequence) or given.is_open:
+    if not isinstance(value, Sequence) or value.is_open:
         return []
-    rows = [one for one in given.items if isinstance(one, MappingValue) and not one.is_open]
-    return rows if len(rows) == len(given.items) else []
+    rows = [one for one in value.items if isinstance(one, MappingValue) and not one.is_open]
+    return rows if len(rows) == len(value.items) else []
 
 
 def call_encode(

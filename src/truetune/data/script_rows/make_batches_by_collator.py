@@ -89,7 +89,7 @@ def _make_batches(
     run: ConcreteRun, collator: Value, items: list[Value], size: int
 ) -> tuple[ScriptBatch, ...] | None:
     """Batches of so many items; None where one of them is not known."""
-    made: list[ScriptBatch] = []
+    script_batches: list[ScriptBatch] = []
     for numbers in _choose_row_numbers_of_batches(items, size):
         # Copies: what a collator changes in its rows would be changed in the next batch.
         rows = [copy_of_value(items[number]) for number in numbers]
@@ -97,8 +97,8 @@ def _make_batches(
         arrays = _arrays_of_batch(run.make_batch(collator, rows))
         if "input_ids" not in arrays:
             return None
-        made.append(ScriptBatch(tuple(numbers), given, arrays))
-    return tuple(made)
+        script_batches.append(ScriptBatch(tuple(numbers), given, arrays))
+    return tuple(script_batches)
 
 
 def _choose_row_numbers_of_batches(items: list[Value], size: int) -> list[list[int]]:

@@ -619,10 +619,10 @@ def _positions_of_ids_and_labels(rows: list[list[list[int]]], width: int) -> tup
     return None
 
 
-def _row_with_named_ids_and_labels(given: Sequence, places: tuple[int, ...]) -> Mapping:
+def _row_with_named_ids_and_labels(sequence: Sequence, places: tuple[int, ...]) -> Mapping:
     """A tuple as a row whose ids and labels have names."""
     columns = zip(TOKEN_COLUMNS, places, strict=True)
-    return Mapping({name: given.items[place] for name, place in columns})
+    return Mapping({name: sequence.items[place] for name, place in columns})
 
 
 def _are_ids_with_loss_masks(rows: list[list[list[int]]]) -> bool:

@@ -301,9 +301,9 @@ class ConcreteRun(Interpreter):
         """What a command beside the script gives for an option, otherwise its default, or the
         option itself if it has none.
         """
-        given = option_value_from_commands_by_name(self._entry.path, option.name)
-        if given is not None:
-            return Constant(given.value)
+        given_option = option_value_from_commands_by_name(self._entry.path, option.name)
+        if given_option is not None:
+            return Constant(given_option.value)
         return option if option.default is None else option.default
 
     def _record_library_call(
@@ -311,18 +311,18 @@ class ConcreteRun(Interpreter):
         names: tuple[str, ...],
         method: str | None,
         receiver: Value | None,
-        given: Arguments,
+        arguments: Arguments,
         node: ast.AST,
         home: Module,
     ) -> CallEvent:
         """Note a call of a library. A row that it is given counts as read whole, for the library
         may read any column.
         """
-        for value in (*given.args, *given.keywords.values()):
+        for value in (*arguments.args, *arguments.keywords.values()):
             if isinstance(value, Row):
                 # What a library makes of a whole row is not known: it may read any column.
                 self.files.note_column_read(value)
-        return super()._record_library_call(names, method, receiver, given, node, home)
+        return super()._record_library_call(names, method, receiver, arguments, node, home)
 
     # Operators, attributes, items
 
@@ -473,78 +473,82 @@ class ConcreteRun(Interpreter):
     # Calls
 
     def _call_method(
-        self, receiver: Value, name: str, given: Arguments, node: ast.AST, home: Module
+        self, receiver: Value, name: str, arguments: Arguments, node: ast.AST, home: Module
     ) -> Value:
         """The result of a method call, also of a table, a file, a text or a tokenizer."""
-        known = self._call_method_on_rows_or_text(receiver, name, given)
+        known = self._call_method_on_rows_or_text(receiver, name, arguments)
         if known is not None:
             return known
-        return super()._call_method(receiver, name, given, node, home)
+        return super()._call_method(receiver, name, arguments, node, home)
 
     def _call_method_on_rows_or_text(
-        self, receiver: Value, name: str, given: Arguments
+        self, receiver: Value, name: str, arguments: Arguments
     ) -> Value | None:
         """The result of a method of a row, table, file, text or tokenizer; None if it is not known."""
         if isinstance(receiver, Table):
-            return self._call_method_on_table(receiver, name, given)
+            return self._call_method_on_table(receiver, name, arguments)
         if isinstance(receiver, Row):
             # `get`, `pop`, `items`, ...: what they give holds the column's text, or that of all columns.
             self.files.note_column_read(
-                receiver, constant_key_of_index(given.args[0]) if given.args else None
+                receiver, constant_key_of_index(arguments.args[0]) if arguments.args else None
             )
         if isinstance(receiver, Mapping) and _are_tables(receiver):
-            return self._call_method_on_each_table(receiver, name, given)
+            return self._call_method_on_each_table(receiver, name, arguments)
         if isinstance(receiver, OpenFile):
             return self._call_method_on_open_file(receiver.path, name)
-        return self._call_method_on_plain_value(receiver, name, given)
+        return self._call_method_on_plain_value(receiver, name, arguments)
 
     def _call_method_on_plain_value(
-        self, receiver: Value, name: str, given: Arguments
+        self, receiver: Value, name: str, arguments: Arguments
     ) -> Value | None:
         """The result of a method of a text, list, pattern or tokenizer; None if it is not known."""
         if isinstance(receiver, RenderedChat) and name in ("strip", "rstrip", "lstrip"):
             return receiver
         if isinstance(receiver, Constant) and isinstance(receiver.value, str):
-            return self._call_method_on_text(receiver.value, name, given)
+            return self._call_method_on_text(receiver.value, name, arguments)
         if isinstance(receiver, Opaque) and name in TOKENIZER_METHODS:
-            return self._call_method_on_tokenizer(receiver, name, given)
+            return self._call_method_on_tokenizer(receiver, name, arguments)
         if isinstance(receiver, Result) and receiver.call.named("re.compile"):
-            return _search_with_compiled_pattern(receiver.call, name, given)
+            return _search_with_compiled_pattern(receiver.call, name, arguments)
         return (
-            self._call_method_on_list(receiver, name, given)
+            self._call_method_on_list(receiver, name, arguments)
             if isinstance(receiver, Sequence)
             else None
         )
 
-    def _call_method_on_list(self, receiver: Sequence, name: str, given: Arguments) -> Value | None:
+    def _call_method_on_list(
+        self, receiver: Sequence, name: str, arguments: Arguments
+    ) -> Value | None:
         """The result of a method of a regex match, a column, or a list of numbers; None if it is
         not known.
         """
         if receiver.kind == MATCH:
-            return _groups_of_match(receiver, name, given)
+            return _groups_of_match(receiver, name, arguments)
         if receiver.kind == COLUMN:
-            return call_column_method(receiver, name, given.args, self.call_script_function)
+            return call_column_method(receiver, name, arguments.args, self.call_script_function)
         self._stop_if_late()
-        return _call_method_on_numbers(receiver, name, given)
+        return _call_method_on_numbers(receiver, name, arguments)
 
     def _call_method_on_tokenizer(
-        self, receiver: Value, name: str, given: Arguments
+        self, receiver: Value, name: str, arguments: Arguments
     ) -> Value | None:
         """The result of a method of the tokenizer; None if it is not known."""
         padding = self._padding_of_tokenizer(receiver)
         if name == "apply_chat_template" and self._keeps_chats:
-            chat = _render_chat_as_text(given)
+            chat = _render_chat_as_text(arguments)
             if chat is not None and self._tokenizer is not None:
                 chat.text = known_text(
-                    call_apply_chat_template(self._tokenizer, given.args, given.keywords, padding)
+                    call_apply_chat_template(
+                        self._tokenizer, arguments.args, arguments.keywords, padding
+                    )
                 )
             return chat
         if self._tokenizer is None:
             return None
         call_method = CALLS_OF_TOKENIZER.get(name)
         if call_method is not None:
-            return call_method(self._tokenizer, given.args, given.keywords, padding)
-        token = constant_of(given.args[0]) if given.args else None
+            return call_method(self._tokenizer, arguments.args, arguments.keywords, padding)
+        token = constant_of(arguments.args[0]) if arguments.args else None
         number = self._tokenizer.id_of(token) if isinstance(token, str) else None
         return None if number is None else Constant(number)
 
@@ -605,31 +609,33 @@ class ConcreteRun(Interpreter):
         finally:
             self._makes_batches = False
 
-    def _call_method_on_table(self, table: Table, name: str, given: Arguments) -> Value | None:
+    def _call_method_on_table(self, table: Table, name: str, arguments: Arguments) -> Value | None:
         """The result of a method of a data set or a frame; None if it is not known."""
         if name in ("apply", "progress_apply"):
-            return self._apply_to_rows(table, given)
+            return self._apply_to_rows(table, arguments)
         if name == "assign":
-            return self._assign_columns(table, given)
-        made = call_table_method(table, name, given.args, given.keywords, self.call_script_function)
+            return self._assign_columns(table, arguments)
+        made = call_table_method(
+            table, name, arguments.args, arguments.keywords, self.call_script_function
+        )
         return made
 
-    def _apply_to_rows(self, table: Table, given: Arguments) -> Value | None:
+    def _apply_to_rows(self, table: Table, arguments: Arguments) -> Value | None:
         """`frame.apply(function, axis=1)`: a column of the function's results, or a frame if it
         returns rows.
         """
-        if not given.args or constant_of(given.keywords.get("axis")) not in (1, "columns"):
+        if not arguments.args or constant_of(arguments.keywords.get("axis")) not in (1, "columns"):
             return None
-        results = [self.call_script_function(given.args[0], (row,)) for row in table.rows]
+        results = [self.call_script_function(arguments.args[0], (row,)) for row in table.rows]
         if results and all(isinstance(one, Mapping) for one in results):
             places = [row.place for row in table.rows if row.place is not None]
             return table_of_dictionaries(Sequence("list", list(results)), places)
         return Sequence(COLUMN, list(results))
 
-    def _assign_columns(self, table: Table, given: Arguments) -> Value | None:
+    def _assign_columns(self, table: Table, arguments: Arguments) -> Value | None:
         """`frame.assign(label=...)`: the frame with more columns; None if they are not known."""
         made: Table | None = table
-        for name, value in given.keywords.items():
+        for name, value in arguments.keywords.items():
             if made is None:
                 return None
             is_function = isinstance(value, Function | Partial)
@@ -639,7 +645,7 @@ class ConcreteRun(Interpreter):
         return made
 
     def _call_method_on_each_table(
-        self, tables: Mapping, name: str, given: Arguments
+        self, tables: Mapping, name: str, arguments: Arguments
     ) -> Value | None:
         """The result of a method of a dictionary of data sets, which does the same to each; None if
         it is not known.
@@ -647,7 +653,9 @@ class ConcreteRun(Interpreter):
         changed: dict[Any, Value] = {}
         for split, table in tables.entries.items():
             made = (
-                self._call_method_on_table(table, name, given) if isinstance(table, Table) else None
+                self._call_method_on_table(table, name, arguments)
+                if isinstance(table, Table)
+                else None
             )
             if made is None:
                 return None
@@ -666,17 +674,17 @@ class ConcreteRun(Interpreter):
             return Constant("".join(plain)) if isinstance(plain, list) else None
         return None
 
-    def _call_method_on_text(self, text: str, name: str, given: Arguments) -> Value | None:
+    def _call_method_on_text(self, text: str, name: str, arguments: Arguments) -> Value | None:
         """The result of a method of a text that the plain run leaves out: formats, and methods of
         the path that the text is. None if it is not known.
         """
         if name == "format":
-            return format_text(text, given.args, given.keywords)
-        other = path_from_method(text, name, [constant_of(one) for one in given.args])
+            return format_text(text, arguments.args, arguments.keywords)
+        other = path_from_method(text, name, [constant_of(one) for one in arguments.args])
         if other is not None:
             return other
         if name in ("glob", "rglob"):
-            return self._glob_below_folder(text, name, given)
+            return self._glob_below_folder(text, name, arguments)
         path = self.files.find(text) if name in ("open", "read_text", "exists", "is_file") else None
         if path is None:
             return None
@@ -686,9 +694,9 @@ class ConcreteRun(Interpreter):
             return Constant(True)
         return self._call_method_on_open_file(path, "read")
 
-    def _glob_below_folder(self, folder: str, method: str, given: Arguments) -> Value | None:
+    def _glob_below_folder(self, folder: str, method: str, arguments: Arguments) -> Value | None:
         """`Path(folder).glob(pattern)`: the files below a folder that fit a pattern."""
-        pattern = constant_of(given.args[0]) if given.args else None
+        pattern = constant_of(arguments.args[0]) if arguments.args else None
         if not isinstance(pattern, str):
             return None
         below = f"**/{pattern}" if method == "rglob" else pattern
@@ -699,20 +707,20 @@ class ConcreteRun(Interpreter):
         names = self.files.names_matching_glob(pattern) if isinstance(pattern, str) else []
         return Sequence("list", [Constant(one) for one in names]) if names else None
 
-    def _call_library(self, name: str, given: Arguments, node: ast.AST, home: Module) -> Value:
+    def _call_library(self, name: str, arguments: Arguments, node: ast.AST, home: Module) -> Value:
         """The result of a library's function, also of those that read files, make data sets, or
         compute on known values.
         """
-        known = self._call_reader_or_dataset_maker(name, given)
+        known = self._call_reader_or_dataset_maker(name, arguments)
         if known is None:
-            known = self._call_on_known_values(name, given)
-        return super()._call_library(name, given, node, home) if known is None else known
+            known = self._call_on_known_values(name, arguments)
+        return super()._call_library(name, arguments, node, home) if known is None else known
 
-    def _call_reader_or_dataset_maker(self, name: str, given: Arguments) -> Value | None:
+    def _call_reader_or_dataset_maker(self, name: str, arguments: Arguments) -> Value | None:
         """The result of a function that reads files or makes a data set; None for any other."""
-        first = given.args[0] if given.args else None
-        read = self._call_file_reader(name, first or given.keywords.get("file"))
-        return self._call_dataset_maker(name, first, given) if read is None else read
+        first = arguments.args[0] if arguments.args else None
+        read = self._call_file_reader(name, first or arguments.keywords.get("file"))
+        return self._call_dataset_maker(name, first, arguments) if read is None else read
 
     def _call_file_reader(self, name: str, first: Value | None) -> Value | None:
         """The result of a function that opens or reads a file; None for any other."""
@@ -733,19 +741,21 @@ class ConcreteRun(Interpreter):
             return self.files.read_json_object_file(path) or self.files.table_of_rows_in_file(path)
         return self.files.table_of_rows_in_file(path) if name == "csv.DictReader" else None
 
-    def _call_dataset_maker(self, name: str, first: Value | None, given: Arguments) -> Value | None:
+    def _call_dataset_maker(
+        self, name: str, first: Value | None, arguments: Arguments
+    ) -> Value | None:
         """The data set that a function of `datasets` or pandas makes of rows or files; None if it
         is not known.
         """
         if name == "datasets.load_dataset":
-            return self._load_dataset(given)
+            return self._load_dataset(arguments)
         if name in TABLES_OF_VALUES:
-            rows = first or given.keywords.get("mapping") or given.keywords.get("data")
+            rows = first or arguments.keywords.get("mapping") or arguments.keywords.get("data")
             return self._table_of_rows_or_columns(rows)
         if name == "pandas.Series":
             return _pandas_series(first)
         if name == "datasets.Dataset.from_generator":
-            return self._dataset_from_generator(given)
+            return self._dataset_from_generator(arguments)
         return None if first is None else self._make_dataset_of_known_values(name, first)
 
     def _make_dataset_of_known_values(self, name: str, first: Value) -> Value | None:
@@ -779,33 +789,33 @@ class ConcreteRun(Interpreter):
         except (InputLimitError, ValueError, TruetuneError):
             return None
 
-    def _call_on_known_values(self, name: str, given: Arguments) -> Value | None:
+    def _call_on_known_values(self, name: str, arguments: Arguments) -> Value | None:
         """The result of a function of Python or torch on known values; None if it is not known."""
-        if name in ("sorted", "max", "min") and "key" in given.keywords and given.args:
-            return self._sort_by_script_function(name, given)
-        if name in ("map", "filter") and len(given.args) == 2:
-            return self._map_or_filter_list(name, given.args[0], given.args[1])
-        args = given.args
+        if name in ("sorted", "max", "min") and "key" in arguments.keywords and arguments.args:
+            return self._sort_by_script_function(name, arguments)
+        if name in ("map", "filter") and len(arguments.args) == 2:
+            return self._map_or_filter_list(name, arguments.args[0], arguments.args[1])
+        args = arguments.args
         if name in SHUFFLES and args and isinstance(args[0], Sequence):
             _shuffle_unless_rows(args[0])
             return Constant(None)
         if args and isinstance(args[0], OpenFile):
             args = (self.files.text_lines(args[0].path), *args[1:])
         self._stop_if_late()
-        return _call_function_without_script_callbacks(name, args, given.keywords)
+        return _call_function_without_script_callbacks(name, args, arguments.keywords)
 
-    def _sort_by_script_function(self, name: str, given: Arguments) -> Value | None:
+    def _sort_by_script_function(self, name: str, arguments: Arguments) -> Value | None:
         """`sorted`, `max` and `min` of known items by a function of the script; None if that is not
         known.
         """
-        items = self._items_that_get_own_loop_pass(given.args[0])
-        function = given.keywords["key"]
+        items = self._items_that_get_own_loop_pass(arguments.args[0])
+        function = arguments.keywords["key"]
         if not items or not isinstance(function, Function | Partial):
             return None
         keys = [constant_of(self.call_script_function(function, (one,))) for one in items]
         if any(key is NO_CONSTANT for key in keys):
             return None
-        is_reversed = constant_of(given.keywords.get("reverse")) is True
+        is_reversed = constant_of(arguments.keywords.get("reverse")) is True
         try:
             order = sorted(range(len(items)), key=lambda place: keys[place], reverse=is_reversed)
         except TypeError:
@@ -830,19 +840,19 @@ class ConcreteRun(Interpreter):
         kept = [one for one, verdict in zip(known, verdicts, strict=True) if verdict]
         return Sequence("list", kept)
 
-    def _dataset_from_generator(self, given: Arguments) -> Value | None:
+    def _dataset_from_generator(self, arguments: Arguments) -> Value | None:
         """`Dataset.from_generator(function, gen_kwargs={...})`: a table of the rows that the
         function yields; None if they are not known.
         """
-        if not given.args:
+        if not arguments.args:
             return None
-        named = given.keywords.get("gen_kwargs")
+        named = arguments.keywords.get("gen_kwargs")
         keywords = (
             {str(key): one for key, one in named.entries.items()}
             if isinstance(named, Mapping)
             else {}
         )
-        rows = self.call_script_function(given.args[0], (), keywords)
+        rows = self.call_script_function(arguments.args[0], (), keywords)
         return table_of_dictionaries(rows, self.files.places_of_rows_in_file(rows))
 
     def _table_of_file(self, name: Value | None) -> Table | None:
@@ -852,13 +862,13 @@ class ConcreteRun(Interpreter):
         path = self.files.find(constant_of(name))
         return None if path is None else self.files.table_of_rows_in_file(path)
 
-    def _load_dataset(self, given: Arguments) -> Value | None:
+    def _load_dataset(self, arguments: Arguments) -> Value | None:
         """`load_dataset("json", data_files=...)`: a table, or a dictionary of tables by split; None
         if it names no file beside the script.
         """
-        if not given.args or constant_of(given.args[0]) not in LOCAL_FORMATS:
+        if not arguments.args or constant_of(arguments.args[0]) not in LOCAL_FORMATS:
             return None
-        files = given.keywords.get("data_files")
+        files = arguments.keywords.get("data_files")
         by_split = files.entries if isinstance(files, Mapping) else {NAME_OF_SPLIT: files}
         tables: dict[Any, Value] = {}
         for split, name in by_split.items():
@@ -866,7 +876,7 @@ class ConcreteRun(Interpreter):
             if table is None:
                 return None
             tables[split] = table
-        wanted = constant_of(given.keywords.get("split"))
+        wanted = constant_of(arguments.keywords.get("split"))
         if wanted is NO_CONSTANT or wanted is None:
             return Mapping(tables)
         # Of "train[:90%]" the split alone counts: which rows are left out changes none of the others.
@@ -915,21 +925,25 @@ def _pandas_series(given: Value | None) -> Value | None:
     return given if isinstance(given, Mapping) else None
 
 
-def _groups_of_match(match: Sequence, name: str, given: Arguments) -> Value | None:
+def _groups_of_match(match: Sequence, name: str, arguments: Arguments) -> Value | None:
     """`match.group(1)` and `match.groups()` of a regex match."""
     if name == "groups":
         return Sequence("tuple", match.items[1:])
-    number = constant_of(given.args[0]) if given.args else 0
+    number = constant_of(arguments.args[0]) if arguments.args else 0
     is_group = name == "group" and isinstance(number, int) and 0 <= number < len(match.items)
     return match.items[number] if is_group else None
 
 
-def _search_with_compiled_pattern(made: CallEvent, name: str, given: Arguments) -> Value | None:
+def _search_with_compiled_pattern(
+    call_event: CallEvent, name: str, arguments: Arguments
+) -> Value | None:
     """What a compiled regex finds in a text; None if it is not known."""
-    flags = regex_flags(made.argument(1, "flags"))
-    if flags is None or not made.args or not given.args:
+    flags = regex_flags(call_event.argument(1, "flags"))
+    if flags is None or not call_event.args or not arguments.args:
         return None
-    return search_pattern(name, constant_of(made.args[0]), constant_of(given.args[0]), flags)
+    return search_pattern(
+        name, constant_of(call_event.args[0]), constant_of(arguments.args[0]), flags
+    )
 
 
 def is_loaded_tokenizer(value: Value) -> bool:
@@ -1030,21 +1044,21 @@ def _rendered_chat_as_text(value: Value) -> Value:
     return Constant(known_text(value)) if is_known else value
 
 
-def _call_method_on_numbers(numbers: Sequence, name: str, given: Arguments) -> Value | None:
+def _call_method_on_numbers(numbers: Sequence, name: str, arguments: Arguments) -> Value | None:
     """The result of a method of a list of numbers or a tensor; None if it is not known."""
-    if name == "extend" and given.args and extend_number_list(numbers, given.args[0]):
+    if name == "extend" and arguments.args and extend_number_list(numbers, arguments.args[0]):
         return Constant(None)
     if is_tensor(numbers):
-        return call_method_of_tensor(numbers, name, given.args, given.keywords)
+        return call_method_of_tensor(numbers, name, arguments.args, arguments.keywords)
     return None
 
 
-def _render_chat_as_text(given: Arguments) -> RenderedChat | None:
+def _render_chat_as_text(arguments: Arguments) -> RenderedChat | None:
     """The result of `apply_chat_template(messages, tokenize=False)`; None if it gives ids, or for
     unknown messages.
     """
-    messages = given.args[0] if given.args else given.keywords.get("conversation")
-    is_text = constant_of(given.keywords.get("tokenize")) is False
+    messages = arguments.args[0] if arguments.args else arguments.keywords.get("conversation")
+    is_text = constant_of(arguments.keywords.get("tokenize")) is False
     if messages is None or not is_text or not isinstance(messages, Sequence):
         return None
     return RenderedChat(messages)

@@ -230,9 +230,11 @@ class MemoryStory:
         """
         by_rows = self.cause is None or self.cause in LATE_CAUSES
         is_first = self.step < MIN_FITTED_STEPS and failed_in_training_step(self.frames)
-        found = self.beside.setting(ROWS_BY_LENGTH)
-        is_here = found is not None and is_setting_of_failed_run(found, self.frames)
-        return found if by_rows and is_first and is_here else None
+        setting_beside = self.beside.setting(ROWS_BY_LENGTH)
+        is_here = setting_beside is not None and is_setting_of_failed_run(
+            setting_beside, self.frames
+        )
+        return setting_beside if by_rows and is_first and is_here else None
 
     @property
     def does_forward_pass_hold_preference_pairs(self) -> bool:
@@ -294,8 +296,8 @@ class MemoryStory:
         that sets it.
         """
         limit = self.length_limit_that_rows_reach
-        found = self.beside.settings_named(FILLED_TO_LIMIT)
-        return tuple(one for one in found if limit is not None and one.file == limit.file)
+        setting_besides = self.beside.settings_named(FILLED_TO_LIMIT)
+        return tuple(one for one in setting_besides if limit is not None and one.file == limit.file)
 
     @property
     def rows_have_context_length(self) -> bool:

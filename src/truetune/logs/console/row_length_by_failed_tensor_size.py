@@ -92,10 +92,10 @@ def logits_shape_of_size(
         return None
     widths = (4,) if is_float32 else (2, 4)
     for lengths in (limits, MODEL_LENGTHS):
-        found = list(_logits_shapes_of_size(gib, rows or 1, widths, lengths))
-        if found:
+        tensor_shapes = list(_logits_shapes_of_size(gib, rows or 1, widths, lengths))
+        if tensor_shapes:
             break
-    return found[0] if len({shape.length for shape in found}) == 1 else None
+    return tensor_shapes[0] if len({shape.length for shape in tensor_shapes}) == 1 else None
 
 
 def _logits_shapes_of_size(

@@ -78,8 +78,12 @@ class WeightsOnGpu(NamedTuple):
         """The setting of this name that the run itself made, as far as the traceback tells; None
         otherwise.
         """
-        found = self.beside.setting(name)
-        return found if found is not None and is_setting_of_failed_run(found, self.frames) else None
+        setting_beside = self.beside.setting(name)
+        return (
+            setting_beside
+            if setting_beside is not None and is_setting_of_failed_run(setting_beside, self.frames)
+            else None
+        )
 
     @property
     def _parameter_count_setting(self) -> SettingBeside | None:
@@ -107,9 +111,11 @@ class WeightsOnGpu(NamedTuple):
         """The device_map that puts layers on several GPUs, if a later one of them was full in a
         step.
         """
-        found = self._setting_made_by_failed_run(LAYERS_SPREAD)
+        setting_beside = self._setting_made_by_failed_run(LAYERS_SPREAD)
         is_later = self.gpu_number not in ("", "0")
-        return found if is_later and self.cause in (None, LOSS_LOGITS, LOGITS_CAST) else None
+        return (
+            setting_beside if is_later and self.cause in (None, LOSS_LOGITS, LOGITS_CAST) else None
+        )
 
     @property
     def model_cell_run_twice(self) -> SettingBeside | None:
@@ -127,9 +133,9 @@ class WeightsOnGpu(NamedTuple):
         """The stage of ZeRO that leaves weights whole on each GPU; None if weights were not being
         put on the GPUs.
         """
-        found = self.beside.setting(ZERO_STAGE)
-        is_whole = found is not None and found.value in (0, 1, 2)
-        return found if is_whole and self.cause is WHOLE_WEIGHTS else None
+        setting_beside = self.beside.setting(ZERO_STAGE)
+        is_whole = setting_beside is not None and setting_beside.value in (0, 1, 2)
+        return setting_beside if is_whole and self.cause is WHOLE_WEIGHTS else None
 
     def evidence(self) -> Iterator[str]:
         """What the files show of the weights, one line each."""

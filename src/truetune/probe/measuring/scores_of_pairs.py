@@ -102,7 +102,7 @@ def score_answers_inside(
         exchange: give the loss 0 as each score, as leaves of which a gradient can be taken.
         with_embeddings: make the embedded tokens leaves of which a gradient can be taken.
     """
-    found = ScoringPass([], [], [])
+    scoring_pass = ScoringPass([], [], [])
 
     def note(module: Any, args: Any, kwargs: Any, output: Any) -> Any:
         scores = _scores_of_output(output)
@@ -114,20 +114,20 @@ def score_answers_inside(
         mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
         if ids is None or ids.dim() != 2:
             return None
-        found.answers += _answers_of_lines(trial, known, ids, mask, len(found.scores))
-        found.scores.append(scores)
+        scoring_pass.answers += _answers_of_lines(trial, known, ids, mask, len(scoring_pass.scores))
+        scoring_pass.scores.append(scores)
         return _with_scores(output, scores) if exchange else None
 
     def embed(module: Any, args: Any, output: Any) -> Any:
         leaf = output.detach().requires_grad_()
-        found.embedded.append(leaf)
+        scoring_pass.embedded.append(leaf)
         return leaf
 
     handles = [trial.model.register_forward_hook(note, with_kwargs=True)]
     if with_embeddings:
         handles.append(_input_embedding(trial).register_forward_hook(embed))
     try:
-        yield found
+        yield scoring_pass
     finally:
         for handle in handles:
             handle.remove()

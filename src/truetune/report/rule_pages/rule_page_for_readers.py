@@ -161,15 +161,19 @@ def _paragraph(sentences: Iterable[str]) -> Iterator[str]:
 
 
 def _shown_file(file: ExampleFile) -> str:
-    shown = shorten_text(file.text, file.records_to_show)
+    short_text = shorten_text(file.text, file.records_to_show)
     if not file.text:
-        return _caption(replace(file, about="empty"), shown)
-    return f"{_caption(file, shown)}\n\n{fenced(shown.text, file.language)}"
+        return _caption(replace(file, about="empty"), short_text)
+    return f"{_caption(file, short_text)}\n\n{fenced(short_text.text, file.language)}"
 
 
-def _caption(file: ExampleFile, shown: ShortText) -> str:
+def _caption(file: ExampleFile, short_text: ShortText) -> str:
     name = f"**{file.name}**" if file.is_measured else f"**`{file.name}`**"
-    count = f"{shown.lines:,} of {shown.all_lines:,} lines" if shown.lines < shown.all_lines else ""
+    count = (
+        f"{short_text.lines:,} of {short_text.all_lines:,} lines"
+        if short_text.lines < short_text.all_lines
+        else ""
+    )
     about = ", ".join(filter(None, (file.about, count)))
     return f"{name} ({about})" if about else name
 
@@ -238,5 +242,5 @@ def _differing_rows(old: list[str], new: list[str]) -> list[str]:
 
 
 def _changed_file(now: ExampleFile, lines: list[str]) -> str:
-    shown = shorten_text("\n".join(lines), now.records_to_show)
-    return f"{_caption(now, shown)}\n\n{fenced(shown.text, 'diff')}"
+    short_text = shorten_text("\n".join(lines), now.records_to_show)
+    return f"{_caption(now, short_text)}\n\n{fenced(short_text.text, 'diff')}"

@@ -960,18 +960,18 @@ class Interpreter:
 
     def _value_of_dict(self, node: ast.Dict, scope: Scope) -> Value:
         """The value of a dictionary literal, with the entries of `**more`."""
-        made = Mapping({}, node=node)
+        mapping = Mapping({}, node=node)
         for key, value in zip(node.keys, node.values, strict=True):
             given = self.evaluate(value, scope)
             if key is None:
-                update_dict(made, given, self._write_with_undo_record)
+                update_dict(mapping, given, self._write_with_undo_record)
                 continue
             plain = constant_key_of_index(self.evaluate(key, scope))
             if plain is None:
-                made.is_open = True
+                mapping.is_open = True
             else:
-                made.entries[plain] = given
-        return self._add_to_trace(made)
+                mapping.entries[plain] = given
+        return self._add_to_trace(mapping)
 
     def _value_of_joined_str(self, node: ast.JoinedStr, scope: Scope) -> Value:
         """The value of an f-string."""
@@ -1100,21 +1100,21 @@ class Interpreter:
 
     def _value_of_dict_comp(self, node: ast.DictComp, scope: Scope) -> Value:
         """The dictionary that a comprehension makes."""
-        made = Mapping({}, node=node)
+        mapping = Mapping({}, node=node)
 
         def add(inner: Scope) -> Value:
             plain = constant_key_of_index(self.evaluate(node.key, inner))
             value = self.evaluate(node.value, inner)
             if plain is not None:
-                made.entries[plain] = value
-            elif made.rest is None:
-                made.is_open = True
-                made.rest = self._dictionary_that_comprehension_maps(node, inner, value)
+                mapping.entries[plain] = value
+            elif mapping.rest is None:
+                mapping.is_open = True
+                mapping.rest = self._dictionary_that_comprehension_maps(node, inner, value)
             return value
 
         _, is_open, _ = self._run_comprehension(node.generators, scope, add)
-        made.is_open = made.is_open or is_open
-        return self._add_to_trace(made)
+        mapping.is_open = mapping.is_open or is_open
+        return self._add_to_trace(mapping)
 
     def _dictionary_that_comprehension_maps(
         self, node: ast.DictComp, inner: Scope, value: Value

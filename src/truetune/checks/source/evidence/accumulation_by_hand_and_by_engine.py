@@ -170,15 +170,15 @@ def _accumulation_of_deepspeed(module: Module) -> EngineAccumulation | None:
     return None
 
 
-def _accumulation_in_settings(module: Module, given: ast.expr) -> EngineAccumulation | None:
+def _accumulation_in_settings(module: Module, expression: ast.expr) -> EngineAccumulation | None:
     """The number of micro-batches in a dictionary of the code, or in the file that it is read from;
     None where it is not known.
     """
     # What is set later counts, whatever the dictionary was made with.
-    stored = _accumulation_assigned_in_settings(module, given)
+    stored = _accumulation_assigned_in_settings(module, expression)
     if stored is not None:
         return _accumulation_of_expression(module, stored)
-    for node in backward_slice(module, given):
+    for node in backward_slice(module, expression):
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == KEY:

@@ -226,16 +226,19 @@ class _LoopBodyEvaluator:
             return None if texts is None else name.endswith(tuple(texts))
         return self._truth_of_any(node.args[0], name) if called == "any" else None
 
-    def _truth_of_any(self, given: ast.expr, name: str) -> bool | None:
+    def _truth_of_any(self, expression: ast.expr, name: str) -> bool | None:
         """Is `any` of a comprehension over texts true: `key in name for key in KEYS`? None where
         that is not known.
         """
-        if not isinstance(given, ast.GeneratorExp | ast.ListComp) or len(given.generators) != 1:
+        if (
+            not isinstance(expression, ast.GeneratorExp | ast.ListComp)
+            or len(expression.generators) != 1
+        ):
             return None
-        loop = given.generators[0]
+        loop = expression.generators[0]
         plain = f"{ast.unparse(loop.target)} in {self.name}"
         texts = self._constant_texts(loop.iter)
-        if loop.ifs or ast.unparse(given.elt) != plain or texts is None:
+        if loop.ifs or ast.unparse(expression.elt) != plain or texts is None:
             return None
         return any(text in name for text in texts)
 

@@ -63,19 +63,21 @@ def answers_run_or_parsed(module: Module) -> Iterator[AnswersRunOrParsed]:
                 break
 
 
-def _columns_of_expression(module: Module, given: ast.expr, depth: int = 3) -> Iterator[str]:
+def _columns_of_expression(module: Module, expression: ast.expr, depth: int = 3) -> Iterator[str]:
     """The columns that an expression is read from: `row["code"]` itself, or what calls give for a
     parameter.
     """
-    column = _column_read(given)
+    column = _column_read(expression)
     if column is not None:
         yield column
-    if depth == 0 or not isinstance(given, ast.Name):
+    if depth == 0 or not isinstance(expression, ast.Name):
         return
     for function in module.nodes(ast.FunctionDef):
         names = [one.arg for one in function.args.args]
-        if given.id in names and given in ast.walk(function):
-            for passed in arguments_passed_at_position(module, function, names.index(given.id)):
+        if expression.id in names and expression in ast.walk(function):
+            for passed in arguments_passed_at_position(
+                module, function, names.index(expression.id)
+            ):
                 yield from _columns_of_expression(module, passed, depth - 1)
 
 

@@ -83,11 +83,11 @@ def baselines_of_other_groups(module: Module) -> Iterator[ForeignBaseline]:
             continue
         view = _view_behind(module, centring.left, views)
         if view is not None:
-            found = _foreign_mean_of_groups(module, centring, mean, view)
+            foreign_baseline = _foreign_mean_of_groups(module, centring, mean, view)
         else:
-            found = _foreign_mean_of_flat_rewards(module, centring, mean)
-        if found is not None:
-            yield found
+            foreign_baseline = _foreign_mean_of_flat_rewards(module, centring, mean)
+        if foreign_baseline is not None:
+            yield foreign_baseline
 
 
 def _mean_behind(module: Module, node: ast.expr) -> _Mean | None:

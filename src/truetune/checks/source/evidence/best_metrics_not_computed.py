@@ -85,10 +85,10 @@ def uncomputed_best_metrics(module: Module) -> Iterator[UncomputedMetric]:
         for trainer in trace.calls(*TRAINERS):
             if trainer.home.path != module.path or trainer.node in seen:
                 continue
-            found = _uncomputed_metric_of_trainer(trace, trainer)
-            if found is not None:
+            uncomputed_metric = _uncomputed_metric_of_trainer(trace, trainer)
+            if uncomputed_metric is not None:
                 seen.add(trainer.node)
-                yield found
+                yield uncomputed_metric
 
 
 def _uncomputed_metric_of_trainer(trace: Trace, trainer: CallEvent) -> UncomputedMetric | None:

@@ -84,7 +84,7 @@ def better_reading_of_predictions(module: Module, match: TakenMatch) -> OtherRea
     """A reading of the predictions beside a script that finds far more references than the
     script's; else None.
     """
-    found: OtherReading | None = None
+    other_reading: OtherReading | None = None
     better: tuple[str, int, int] | None = None
     for rows in rows_of_each_file_with_column(module, match.column):
         for reference in _reference_columns(module, match, rows):
@@ -107,8 +107,8 @@ def better_reading_of_predictions(module: Module, match: TakenMatch) -> OtherRea
             gained = _count_right(best, pairs)
             if gained - right >= MIN_GAIN * len(pairs) and gained >= MIN_RIGHT * len(pairs):
                 example = _example_only_other_gets_right(own, best, pairs)
-                if found is None:
-                    found = OtherReading(
+                if other_reading is None:
+                    other_reading = OtherReading(
                         match,
                         reference,
                         best,
@@ -121,7 +121,7 @@ def better_reading_of_predictions(module: Module, match: TakenMatch) -> OtherRea
                     )
             elif right >= MIN_RIGHT * len(pairs):
                 better = (rows.source, right, len(pairs))
-    return None if found is None else found._replace(elsewhere=better)
+    return None if other_reading is None else other_reading._replace(elsewhere=better)
 
 
 def _reference_columns(module: Module, match: TakenMatch, rows: RowsOfAnyType) -> Iterator[str]:

@@ -66,17 +66,17 @@ def distinct_values_of_expression(
         return None
     name = _column_of_cell(value)
     if name is not None:
-        found = _distinct_values_of_column(module, value, name)
-        if found is not None:
-            return found
+        column_values = _distinct_values_of_column(module, value, name)
+        if column_values is not None:
+            return column_values
     inner, change = _source_and_conversion(value)
     if inner is None:
         return None
-    given = distinct_values_of_expression(module, inner, depth + 1)
-    if given is None or change is None:
-        return given
+    column_values = distinct_values_of_expression(module, inner, depth + 1)
+    if column_values is None or change is None:
+        return column_values
     try:
-        return given._replace(values=tuple(change(one) for one in given.values))
+        return column_values._replace(values=tuple(change(one) for one in column_values.values))
     except (TypeError, ValueError, AttributeError):
         return None
 

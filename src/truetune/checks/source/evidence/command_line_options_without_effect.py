@@ -96,9 +96,9 @@ def options_always_true(module: Module) -> Iterator[CommandLineOptionWithoutEffe
 
 def _place_of_command_switching_option_off(module: Module, name: str) -> str:
     """A place whose command gives a no for an option: `run.sh:3`; empty where none does."""
-    given = option_value_from_commands_by_name(module.path, name)
-    if given is not None and str(given.value).lower() in OFF:
-        return f"{given.file.rpartition('/')[2]}:{given.line}"
+    given_option = option_value_from_commands_by_name(module.path, name)
+    if given_option is not None and str(given_option.value).lower() in OFF:
+        return f"{given_option.file.rpartition('/')[2]}:{given_option.line}"
     return ""
 
 

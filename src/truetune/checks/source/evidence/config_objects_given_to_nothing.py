@@ -243,9 +243,9 @@ def _describe_object_left_behind(
     )
 
 
-def _name_or_call_of_object(module: Module, made: ast.expr) -> str:
+def _name_or_call_of_object(module: Module, expression: ast.expr) -> str:
     """The name that an object is kept under; its call where it has none."""
-    around = module.scopes.parent.get(made)
+    around = module.scopes.parent.get(expression)
     if isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Name):
         return around.targets[0].id
     if isinstance(around, ast.AnnAssign) and isinstance(around.target, ast.Name):

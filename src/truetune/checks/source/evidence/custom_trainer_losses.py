@@ -50,11 +50,11 @@ def given_loss_functions(module: Module) -> Iterator[LossFunction]:
             yield function
 
 
-def _loss_function_of_expression(module: Module, given: ast.expr) -> LossFunction | None:
+def _loss_function_of_expression(module: Module, expression: ast.expr) -> LossFunction | None:
     """The function that runs where an expression is called: a function, one in `partial`, an
     object's `__call__`.
     """
-    maker = module.flow.producing_call(given)
+    maker = module.flow.producing_call(expression)
     if maker is not None and maker.named("functools.partial") and maker.args:
         # A partial that fills in the number itself is read by its keyword.
         return (
@@ -62,17 +62,17 @@ def _loss_function_of_expression(module: Module, given: ast.expr) -> LossFunctio
             if ITEM_COUNT in maker.keywords
             else _loss_function_of_expression(module, maker.args[0])
         )
-    function = module.flow.function_that_expression_names(given)
+    function = module.flow.function_that_expression_names(expression)
     if function is None and maker is not None:
         function = _dunder_call_method_of_class(module, maker.node.func)
     return function if isinstance(function, LossFunction) else None
 
 
-def _dunder_call_method_of_class(module: Module, made: ast.expr) -> ast.FunctionDef | None:
+def _dunder_call_method_of_class(module: Module, expression: ast.expr) -> ast.FunctionDef | None:
     """The `__call__` of the class of the files that an expression names, where it is written in the
     class itself.
     """
-    owners = [origin.node for origin in module.flow.origins(made)]
+    owners = [origin.node for origin in module.flow.origins(expression)]
     if len(owners) != 1 or not isinstance(owners[0], ast.ClassDef):
         return None
     methods = (item for item in owners[0].body if isinstance(item, ast.FunctionDef))

@@ -87,10 +87,10 @@ def decodes_of_generated_ids(module: Module) -> Iterator[Call]:
             yield call
 
 
-def _sources_of_decoded_ids(module: Module, given: ast.expr) -> list[ast.AST]:
+def _sources_of_decoded_ids(module: Module, expression: ast.expr) -> list[ast.AST]:
     """What gave the ids that are decoded: also of `for ids in outputs`."""
     found: list[ast.AST] = []
-    for origin in module.flow.origins(variable_of_indexed_or_attribute(given)):
+    for origin in module.flow.origins(variable_of_indexed_or_attribute(expression)):
         if origin.element and not origin.path and isinstance(origin.node, ast.expr):
             found += [
                 one.node

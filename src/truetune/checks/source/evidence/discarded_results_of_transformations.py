@@ -283,17 +283,17 @@ def _callback_has_side_effects(module: Module, call: Call) -> bool:
     )
 
 
-def _function_has_side_effects(module: Module, given: ast.expr) -> bool:
+def _function_has_side_effects(module: Module, expression: ast.expr) -> bool:
     """Does a function of the file change or show what is not its own, or is it a method of an
     object that may remember?
     """
-    function = module.flow.function_that_expression_names(given)
+    function = module.flow.function_that_expression_names(expression)
     if function is None:
         # What another module or an object does is not known; a name that nothing defines is no function of this file.
         return (
-            isinstance(given, ast.Attribute)
-            and isinstance(given.ctx, ast.Load)
-            and _is_method_with_side_effects(given)
+            isinstance(expression, ast.Attribute)
+            and isinstance(expression.ctx, ast.Load)
+            and _is_method_with_side_effects(expression)
         )
     own = {
         part.id

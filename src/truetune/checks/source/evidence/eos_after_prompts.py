@@ -71,10 +71,10 @@ def prompts_ending_in_eos(module: Module) -> Iterator[PromptEndingInEos]:
         for generation in trace.methods("generate") if trace.is_whole else ():
             if generation.home.path != module.path or generation.node in seen:
                 continue
-            found = _eos_setting_of_generation(trace, generation)
-            if found is not None:
+            eos_setting = _eos_setting_of_generation(trace, generation)
+            if eos_setting is not None:
                 seen.add(generation.node)
-                yield PromptEndingInEos(generation, *found)
+                yield PromptEndingInEos(generation, *eos_setting)
 
 
 def _eos_setting_of_generation(trace: Trace, generation: CallEvent) -> _EosSetting | None:

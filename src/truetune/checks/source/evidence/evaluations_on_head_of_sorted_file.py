@@ -109,10 +109,10 @@ def heads_lacking_labels(module: Module) -> Iterator[SortedHead]:
         for head in _heads_taken_in_run(trace, module):
             if head.node in seen or head.is_off or _is_shuffled_in_place(trace, head.data):
                 continue
-            found = _as_head_lacking_rows(trace, module, head, evaluated)
-            if found is not None:
+            sorted_head = _as_head_lacking_rows(trace, module, head, evaluated)
+            if sorted_head is not None:
                 seen.add(head.node)
-                yield found
+                yield sorted_head
 
 
 def _as_head_lacking_rows(
@@ -335,8 +335,8 @@ def _head_lacking_labels(module: Module, head: _Head, rows: FileRows) -> SortedH
 
 def _head_lacking_kind_or_length(head: _Head, rows: FileRows) -> SortedHead | None:
     """The kinds of rows that a head lacks, or the lengths of answers that it has alone."""
-    found = first_rows_lacking_kind_or_length(rows.rows, rows.source, _head_size(head, rows))
-    return None if found is None else found._replace(node=head.node)
+    sorted_head = first_rows_lacking_kind_or_length(rows.rows, rows.source, _head_size(head, rows))
+    return None if sorted_head is None else sorted_head._replace(node=head.node)
 
 
 def first_rows_lacking_kind_or_length(

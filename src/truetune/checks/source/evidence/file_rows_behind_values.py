@@ -188,11 +188,13 @@ def find_data_file(module: Module, name: str) -> Path | None:
 def read_first_rows_of_file(path: Path) -> tuple[Mapping[str, Any], ...]:
     """The first rows of a file; none where it is not here, too large, or can't be read."""
     try:
-        found = path.stat()
+        file_size = path.stat()
     except (OSError, ValueError):
         return ()
     return (
-        _read_first_rows_cached(str(path), found.st_mtime_ns) if found.st_size <= MAX_BYTES else ()
+        _read_first_rows_cached(str(path), file_size.st_mtime_ns)
+        if file_size.st_size <= MAX_BYTES
+        else ()
     )
 
 

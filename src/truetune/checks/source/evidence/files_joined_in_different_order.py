@@ -132,14 +132,14 @@ def _ordered_rows_of_side(
     # A source that is not named is a value that something else was done to: an index that was set, a join by a key.
     if join.what != "zip" and not isinstance(way.source, tuple):
         return None
-    found = local_rows_of_value(module, side)
-    if found is None or not way.changes or not (join.by_place or way.is_renumbered):
-        return found
+    file_rows = local_rows_of_value(module, side)
+    if file_rows is None or not way.changes or not (join.by_place or way.is_renumbered):
+        return file_rows
     [change, *others] = way.changes
     if others or change.kind != "order":
         return None
-    rows = _rows_after_sort(found.rows, change.node)
-    return None if rows is None else found._replace(rows=rows)
+    rows = _rows_after_sort(file_rows.rows, change.node)
+    return None if rows is None else file_rows._replace(rows=rows)
 
 
 def _rows_after_sort(

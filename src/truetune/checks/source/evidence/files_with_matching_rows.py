@@ -100,15 +100,15 @@ def _subset_columns(module: Module, call: ast.Call) -> tuple[str, ...] | None:
 
 def filter_leaves_rows_out(module: Module, side: Value, change: AlignmentChange) -> bool:
     """Does a filter leave rows of a file out? One that is not known here is taken to."""
-    found = local_rows_of_value(module, side)
+    file_rows = local_rows_of_value(module, side)
     call = change.node
     method = _called_method(call)
-    if found is None or not isinstance(call, ast.Call) or method not in COUNTED_FILTERS:
+    if file_rows is None or not isinstance(call, ast.Call) or method not in COUNTED_FILTERS:
         return True
     columns = _subset_columns(module, call)
     if columns is None:
         return True
-    picked = [tuple(row.get(name) for name in columns or row) for row in found.rows]
+    picked = [tuple(row.get(name) for name in columns or row) for row in file_rows.rows]
     if method == "drop_duplicates":
         return len(set(map(str, picked))) < len(picked)
     return any(one is None or one in MISSING for cells in picked for one in cells)

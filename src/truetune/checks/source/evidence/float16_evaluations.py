@@ -188,10 +188,10 @@ def _float16_evaluations_by_forward_pass(module: Module) -> Iterator[Float16Eval
             continue
         cast = _float16_autocast_around(module, use.call)
         for chain in model_chains(module, use.model) or ():
-            found = _float16_evaluation_of_chain(module, chain, cast)
-            if found is not None and found.node not in seen:
-                seen.add(found.node)
-                yield found
+            float16_evaluation = _float16_evaluation_of_chain(module, chain, cast)
+            if float16_evaluation is not None and float16_evaluation.node not in seen:
+                seen.add(float16_evaluation.node)
+                yield float16_evaluation
 
 
 def _float16_evaluation_of_chain(

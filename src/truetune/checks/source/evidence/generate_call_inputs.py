@@ -245,13 +245,13 @@ def _loader_construction(module: Module, iterated: ast.AST) -> Call | None:
 
 
 def _collate_function(
-    module: Module, given: ast.expr
+    module: Module, expression: ast.expr
 ) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
     """The function that a loader calls for each batch: given as such, by `functools.partial`, or as
     an object.
     """
-    function = module.flow.function_that_expression_names(given)
-    made = module.flow.producing_call(given) if function is None else None
+    function = module.flow.function_that_expression_names(expression)
+    made = module.flow.producing_call(expression) if function is None else None
     if made is None:
         return function
     if made.named("functools.partial") and made.args:

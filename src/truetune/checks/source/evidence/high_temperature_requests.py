@@ -52,10 +52,10 @@ def hot_requests(module: Module) -> Iterator[HotRequest]:
         for call in trace.all_calls:
             if call.home.path != module.path or call.is_in_later_loop_pass:
                 continue
-            found = _hot_request(call)
-            if found is not None and found.node not in seen:
-                seen.add(found.node)
-                yield found
+            hot_request = _hot_request(call)
+            if hot_request is not None and hot_request.node not in seen:
+                seen.add(hot_request.node)
+                yield hot_request
 
 
 def _hot_request(call: CallEvent) -> HotRequest | None:

@@ -171,18 +171,18 @@ def _function_name_and_tensor(call: CallEvent) -> tuple[str, Value | None]:
     return of_torch[0].rpartition(".")[2], call.argument(0, "input")
 
 
-def _scale_of_layer(value: Result, made: CallEvent, depth: int) -> ScoreScale | None:
+def _scale_of_layer(value: Result, call_event: CallEvent, depth: int) -> ScoreScale | None:
     """The scale of what a layer of torch gives: softmax, a linear layer, or the last one of a
     sequence.
     """
-    if made.named(*SQUASHING_LAYERS):
+    if call_event.named(*SQUASHING_LAYERS):
         return ScoreScale("probabilities", value)
-    if made.named(*LOG_LAYERS):
+    if call_event.named(*LOG_LAYERS):
         return ScoreScale("log-probabilities", value)
-    if made.named(*LINEAR_LAYERS):
+    if call_event.named(*LINEAR_LAYERS):
         return ScoreScale("logits", value)
-    if made.named("torch.nn.Sequential") and made.args:
-        last = made.args[-1]
+    if call_event.named("torch.nn.Sequential") and call_event.args:
+        last = call_event.args[-1]
         if isinstance(last, Result) and depth < MAX_DEPTH:
             return _scale_of_layer(value, last.call, depth + 1)
     return None

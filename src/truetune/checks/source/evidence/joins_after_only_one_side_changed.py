@@ -54,10 +54,10 @@ def wrong_joins(module: Module) -> Iterator[WrongJoin]:
     """The joins of a file whose sides hold other rows at one place, each once."""
     seen: set[ast.AST] = set()
     for trace in traces_of_scripts_that_reach_file(module):
-        for found in _wrong_joins_of_trace(trace, module):
-            if found.node not in seen:
-                seen.add(found.node)
-                yield found
+        for wrong_join in _wrong_joins_of_trace(trace, module):
+            if wrong_join.node not in seen:
+                seen.add(wrong_join.node)
+                yield wrong_join
 
 
 def _wrong_joins_of_trace(trace: Trace, module: Module) -> Iterator[WrongJoin]:

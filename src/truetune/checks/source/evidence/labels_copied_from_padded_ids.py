@@ -235,8 +235,8 @@ def _is_prompt_mask(module: Module, target: ast.Subscript, encoding: ast.expr) -
 
 def _is_copy_of_ids(module: Module, argument: ast.expr, copied: CopiedIds) -> bool:
     """Is an argument a copy of the ids of the same call of a tokenizer?"""
-    found = copied_padded_ids(module, argument)
-    return found is not None and found.call.node is copied.call.node
+    copied_ids = copied_padded_ids(module, argument)
+    return copied_ids is not None and copied_ids.call.node is copied.call.node
 
 
 def masks_labels_by_attention_mask_elsewhere(module: Module, function: ast.AST) -> bool:

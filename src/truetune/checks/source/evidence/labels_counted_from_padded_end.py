@@ -283,7 +283,7 @@ def _padding_by_tokenizer(trace: Trace, call: CallEvent) -> Padding | None:
     return Padding(call.node, "right", False, pads_to_length(call))
 
 
-def _may_pad_on_the_left(trace: Trace, made: CallEvent) -> bool:
+def _may_pad_on_the_left(trace: Trace, call_event: CallEvent) -> bool:
     """Does the script speak of the side anywhere, or load a tokenizer that pads on the left by
     itself?
     """
@@ -292,7 +292,7 @@ def _may_pad_on_the_left(trace: Trace, made: CallEvent) -> bool:
     loads = [
         call for call in trace.methods("from_pretrained") if "Tokenizer" in "".join(call.names)
     ]
-    loads += [made.receiver.call] if isinstance(made.receiver, Result) else []
+    loads += [call_event.receiver.call] if isinstance(call_event.receiver, Result) else []
     names = [constant_of(call.argument(0, "pretrained_model_name_or_path")) for call in loads]
     sides = any("padding_side" in call.keywords for call in loads)
     return sides or any(isinstance(name, str) and LEFT_BY_DEFAULT.search(name) for name in names)

@@ -109,11 +109,11 @@ def masks_without_causality(module: Module) -> Iterator[OpenMask]:
         return
     seen: set[ast.AST] = set()
     for trace in filter(run_trains_model, traces_of_scripts_that_reach_file(module)):
-        for found in _noncausal_masks_of_run(module, trace):
-            is_own = module.home(found.node) is module and module.holds(found.node)
-            if is_own and found.node not in seen:
-                seen.add(found.node)
-                yield found
+        for open_mask in _noncausal_masks_of_run(module, trace):
+            is_own = module.home(open_mask.node) is module and module.holds(open_mask.node)
+            if is_own and open_mask.node not in seen:
+                seen.add(open_mask.node)
+                yield open_mask
 
 
 def _noncausal_masks_of_run(module: Module, trace: Trace) -> Iterator[OpenMask]:

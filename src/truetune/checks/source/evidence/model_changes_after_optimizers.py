@@ -110,10 +110,10 @@ def model_changes_after_optimizers(module: Module) -> Iterator[ChangedLater]:
         for optimizer in optimizers:
             if optimizer.home.path != module.path or optimizer.node in seen:
                 continue
-            found = _first_change_before_step(trace, optimizer, optimizers)
-            if found is not None:
+            changed_later = _first_change_before_step(trace, optimizer, optimizers)
+            if changed_later is not None:
                 seen.add(optimizer.node)
-                yield found
+                yield changed_later
 
 
 def _first_change_before_step(
@@ -127,11 +127,11 @@ def _first_change_before_step(
     # Of several optimizers, which one a change is meant for is known only after the last.
     begin = max(one.number for one in optimizers) if len(optimizers) > 1 else 0
     end = min((call.number for call in trace.all_calls if _is_backward(call)), default=math.inf)
-    for found in _changes_after_optimizer(trace, optimizer, held):
-        if begin < found.change.number < end and does_optimizer_step_after_event(
-            trace, optimizer, found.change
+    for changed_later in _changes_after_optimizer(trace, optimizer, held):
+        if begin < changed_later.change.number < end and does_optimizer_step_after_event(
+            trace, optimizer, changed_later.change
         ):
-            return found
+            return changed_later
     return None
 
 
@@ -267,10 +267,10 @@ def _makes_new_weights(trace: Trace, value: Value | None) -> bool:
     )
 
 
-def _is_new_layer(made: Result) -> bool:
+def _is_new_layer(result: Result) -> bool:
     """Does a call make a layer or a parameter that trains?"""
-    trains = made.call.keywords.get("requires_grad")
-    return made.call.named(*LAYERS) and (trains is None or constant_of(trains) is True)
+    trains = result.call.keywords.get("requires_grad")
+    return result.call.named(*LAYERS) and (trains is None or constant_of(trains) is True)
 
 
 def _is_model_or_part(value: Value | None, held: Lineage) -> bool:

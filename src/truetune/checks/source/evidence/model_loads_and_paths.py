@@ -22,12 +22,12 @@ LOADERS = (
 def model_loads_and_paths(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that load a model, and the path that they are given."""
     for call in module.calls(*LOADERS, *PIPELINES):
-        given = _path_argument(call)
+        expression = _path_argument(call)
         # A pipeline may be given a model that was loaded before.
-        if given is not None and (
-            not call.named(*PIPELINES) or _is_not_made_by_call(module, given)
+        if expression is not None and (
+            not call.named(*PIPELINES) or _is_not_made_by_call(module, expression)
         ):
-            yield call, given
+            yield call, expression
 
 
 def _path_argument(call: Call) -> ast.expr | None:
@@ -40,9 +40,9 @@ def _path_argument(call: Call) -> ast.expr | None:
     return call.argument(0, name)
 
 
-def _is_not_made_by_call(module: Module, given: ast.expr) -> bool:
+def _is_not_made_by_call(module: Module, expression: ast.expr) -> bool:
     """Is this no object that another call made?"""
-    producer = module.flow.producing_call(given)
+    producer = module.flow.producing_call(expression)
     return producer is None or not producer.named("*.from_pretrained", "*.get_peft_model")
 
 

@@ -293,11 +293,11 @@ def _is_project_object_with_model(origin: Value | None, root: Root, depth: int) 
     return isinstance(origin, Instance) and _is_or_holds_model(origin, root, depth + 1)
 
 
-def _is_trainer_given_model(made: CallEvent | None, root: Root, depth: int) -> bool:
+def _is_trainer_given_model(call_event: CallEvent | None, root: Root, depth: int) -> bool:
     """Is it the construction of a trainer that is given the model?"""
-    if made is None or not made.named(*TRAINERS):
+    if call_event is None or not call_event.named(*TRAINERS):
         return False
-    return _is_or_holds_model(made.argument(0, "model"), root, depth + 1)
+    return _is_or_holds_model(call_event.argument(0, "model"), root, depth + 1)
 
 
 def _trainer_construction_of(value: Value | None) -> CallEvent | None:

@@ -98,13 +98,13 @@ def models_of_parameters(value: Value, depth: int = 0) -> list[Value] | None:
     parts = _holders_of_parameters(value)
     if not parts or depth > MAX_DEPTH:
         return None
-    found: list[Value] = []
+    values: list[Value] = []
     for part in parts:
         inner = models_of_parameters(part, depth + 1)
         if inner is None:
             return None
-        found.extend(one for one in inner if one not in found)
-    return found
+        values.extend(one for one in inner if one not in values)
+    return values
 
 
 def _model_owning_module(value: Value) -> Value:

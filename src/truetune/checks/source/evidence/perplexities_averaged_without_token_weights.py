@@ -107,9 +107,9 @@ def averaged_perplexities(module: Module) -> Iterator[AveragedPerplexities]:
 def _averaged_perplexities_of_run(trace: Trace) -> Iterator[AveragedPerplexities]:
     """The means of one run."""
     for value in trace.values:
-        made = _averaged_exponential(value)
-        if made is not None and value.node is not None:
-            yield AveragedPerplexities(value.node, made, True, False)
+        node = _averaged_exponential(value)
+        if node is not None and value.node is not None:
+            yield AveragedPerplexities(value.node, node, True, False)
     for call in trace.all_calls:
         exponent = _exponent_of(call)
         if exponent is None:
@@ -128,9 +128,9 @@ def _averaged_exponential(value: Value) -> ast.AST | None:
     if isinstance(value, Item) and constant_of(value.key) == MEAN_OF_PERPLEXITIES:
         return value.node
     for term in _terms_averaged_over_rows(value):
-        made = _exponential_of_loss(term)
-        if made is not None:
-            return made.node
+        call_event = _exponential_of_loss(term)
+        if call_event is not None:
+            return call_event.node
     return None
 
 

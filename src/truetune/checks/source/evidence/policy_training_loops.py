@@ -62,6 +62,9 @@ def tensor_of_list(node: ast.AST) -> ast.Call | None:
     """The call that makes a tensor of a list: `torch.tensor([...])`; None for anything else."""
     if not isinstance(node, ast.expr):
         return None
-    made = without_casts(node)
-    is_maker = isinstance(made, ast.Call) and ast.unparse(made.func).rpartition(".")[2] in MAKERS
-    return made if is_maker and isinstance(made, ast.Call) and made.args else None
+    expression = without_casts(node)
+    is_maker = (
+        isinstance(expression, ast.Call)
+        and ast.unparse(expression.func).rpartition(".")[2] in MAKERS
+    )
+    return expression if is_maker and isinstance(expression, ast.Call) and expression.args else None

@@ -54,10 +54,10 @@ def prompts_inside_pairs(module: Module) -> Iterator[PromptInsidePair]:
         for value in trace.values:
             if not isinstance(value, Mapping) or id(value.node) not in written:
                 continue
-            found = _prompt_inside_pair(value)
-            if found is not None:
+            prompt_inside_pair = _prompt_inside_pair(value)
+            if prompt_inside_pair is not None:
                 written.discard(id(value.node))
-                yield found
+                yield prompt_inside_pair
 
 
 def _prompt_inside_pair(pair: Mapping) -> PromptInsidePair | None:

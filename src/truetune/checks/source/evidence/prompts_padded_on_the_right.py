@@ -206,8 +206,8 @@ def _right_padding_of_pipeline(trace: Trace, call: CallEvent) -> ast.AST | None:
     return tokenizer.node if _padding_side_last_set(trace, tokenizer, call) == "right" else None
 
 
-def _makes_text_generation_pipeline(made: CallEvent) -> bool:
+def _makes_text_generation_pipeline(call_event: CallEvent) -> bool:
     """Does a call make a pipeline that generates text, with all of its arguments known?"""
-    if not made.named(*PIPELINES) or made.is_open:
+    if not call_event.named(*PIPELINES) or call_event.is_open:
         return False
-    return bool(constant_of(made.argument(0, "task")) == "text-generation")
+    return bool(constant_of(call_event.argument(0, "task")) == "text-generation")

@@ -134,9 +134,9 @@ def _texts_given_to_models(module: Module) -> Iterator[tuple[Call, ast.expr]]:
         for text in _texts_encoded_for_generate(module, call):
             yield call, text
     for call in module.all_calls:
-        given = _text_given_to_engine(module, call)
-        if given is not None:
-            yield call, given
+        expression = _text_given_to_engine(module, call)
+        if expression is not None:
+            yield call, expression
 
 
 def _texts_encoded_for_generate(module: Module, call: Call) -> Iterator[ast.expr]:

@@ -141,11 +141,11 @@ def fine_tuned_models_with_random_weights(module: Module) -> Iterator[RandomWeig
     if TEST_FILE.search(module.path):
         return
     for trace in traces_of_scripts_that_reach_file(module):
-        for found in _random_models_trained_in_run(trace):
-            made = found.construction
+        for random_weights in _random_models_trained_in_run(trace):
+            made = random_weights.construction
             if made.home.path == module.path and made.node not in seen:
                 seen.add(made.node)
-                yield found
+                yield random_weights
 
 
 def _random_models_trained_in_run(trace: Trace) -> Iterator[RandomWeights]:
@@ -158,13 +158,13 @@ def _random_models_trained_in_run(trace: Trace) -> Iterator[RandomWeights]:
         return
     for training, model in _trainings_with_models(trace):
         ways = [] if model is None else lineages_back_to_origins(model)
-        made = _unconditional_random_model_call(ways)
-        if made is None or _weights_may_be_loaded(trace, ways[0]):
+        call_event = _unconditional_random_model_call(ways)
+        if call_event is None or _weights_may_be_loaded(trace, ways[0]):
             continue
-        source = _pretrained_source(trace, made)
+        source = _pretrained_source(trace, call_event)
         sign = None if source is None else _sign_of_fine_tuning(trace, training, ways, source)
         if source is not None and sign is not None:
-            yield RandomWeights(made, source, sign)
+            yield RandomWeights(call_event, source, sign)
 
 
 def _unconditional_random_model_call(ways: list[Lineage]) -> CallEvent | None:
@@ -228,9 +228,9 @@ def _is_local_folder_of_unpublished_model(name: str) -> bool:
     return is_local and family_of_model(name) is None and family_named_in_derivative(name) is None
 
 
-def _pretrained_source(trace: Trace, made: CallEvent) -> str | None:
+def _pretrained_source(trace: Trace, call_event: CallEvent) -> str | None:
     """The pretrained model whose config a random model has; None where it is a config of one's own."""
-    load = _load_of_unchanged_config_or_its_model(trace, made.argument(0, "config"))
+    load = _load_of_unchanged_config_or_its_model(trace, call_event.argument(0, "config"))
     if load is None:
         return None
     # Of a model's load nothing but its config is used, whatever else it is given.

@@ -103,9 +103,9 @@ def _calls_skipping_given_count(
         if not isinstance(count, ast.Name):
             continue
         for binding in module.scopes.bindings_that_reach(count):
-            given = _argument_for(call, function, binding.node)
-            if isinstance(given, ast.Name | ast.Attribute):
-                yield call, given
+            expression = _argument_for(call, function, binding.node)
+            if isinstance(expression, ast.Name | ast.Attribute):
+                yield call, expression
 
 
 def _argument_for(

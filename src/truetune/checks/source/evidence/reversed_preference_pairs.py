@@ -88,10 +88,10 @@ def pairs_built_the_wrong_way_round(module: Module) -> Iterator[WrongPair]:
     seen: set[ast.AST] = set()
     written = {id(node) for node in ast.walk(module.tree)}
     for trace in traces_of_scripts_that_reach_file(module):
-        for found in _wrong_pairs_of_trace(trace):
-            if id(found.node) in written and found.ordering not in seen:
-                seen.add(found.ordering)
-                yield found
+        for wrong_pair in _wrong_pairs_of_trace(trace):
+            if id(wrong_pair.node) in written and wrong_pair.ordering not in seen:
+                seen.add(wrong_pair.ordering)
+                yield wrong_pair
 
 
 def pairs_of_known_order(module: Module) -> Iterator[ast.AST]:

@@ -158,17 +158,17 @@ def _converts_to_number(text: str, kind: type[int] | type[float]) -> bool:
 def reward_functions_rejecting_own_references(module: Module) -> Iterator[RewardNeverGiven]:
     """The reward functions of a script that reject every row's own result."""
     for run, function, rows in reward_functions_with_rows(module):
-        found = _reward_never_given_by(run, module, function, rows)
-        if found is not None:
-            yield found
+        reward_never_given = _reward_never_given_by(run, module, function, rows)
+        if reward_never_given is not None:
+            yield reward_never_given
 
 
 def rewards_only_for_unasked_answer_formats(module: Module) -> Iterator[PaidForm]:
     """The reward functions that pay only for a form which the prompts of the rows don't ask for."""
     for run, function, rows in reward_functions_with_rows(module):
-        found = _answer_format_rewarded_but_not_asked(run, module, function, rows)
-        if found is not None:
-            yield found
+        paid_form = _answer_format_rewarded_but_not_asked(run, module, function, rows)
+        if paid_form is not None:
+            yield paid_form
 
 
 def reward_functions_with_columns(

@@ -53,9 +53,9 @@ class EveryAnswerPaid:
 def rewards_for_unreadable_references(module: Module) -> Iterator[EveryAnswerPaid]:
     """The reward functions of a script that pay what is wrong or empty in some rows, and not in others."""
     for run, function, rows in reward_functions_with_rows(module, _rows_that_look_different):
-        found = _every_answer_paid(run, module, function, rows)
-        if found is not None:
-            yield found
+        every_answer_paid = _every_answer_paid(run, module, function, rows)
+        if every_answer_paid is not None:
+            yield every_answer_paid
 
 
 def _rows_that_look_different(rows: list[Row]) -> list[Row]:

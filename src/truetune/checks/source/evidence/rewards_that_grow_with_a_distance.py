@@ -64,9 +64,9 @@ def rewarded_distances(module: Module) -> Iterator[RewardedDistance]:
     for function in scoring_functions(module):
         if WANTED.search(function.name):
             continue
-        found = _distance_all_rewards_grow_with(module, function)
-        if found is not None:
-            yield RewardedDistance(function, found)
+        expression = _distance_all_rewards_grow_with(module, function)
+        if expression is not None:
+            yield RewardedDistance(function, expression)
 
 
 def scoring_functions(module: Module) -> Iterator[ast.FunctionDef]:

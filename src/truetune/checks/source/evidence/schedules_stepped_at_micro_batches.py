@@ -57,13 +57,13 @@ def steps_at_micro_batches(module: Module, schedule: Call) -> MicroBatchSteps | 
     if not around or _is_conditional_in_loop(module, steps[0].node):
         return None
     makers = constructor_calls_through_prepare(module, optimizer)
-    found: list[MicroBatchSteps] = []
+    micro_batch_stepses: list[MicroBatchSteps] = []
     for call in _steps_of_optimizer(module, makers):
         outer = loops_around(module, call.node)
         if not outer or len(outer) >= len(around) or around[-len(outer) :] != outer:
             return None
-        found.append(MicroBatchSteps(steps[0], around[0], call, outer[0]))
-    return found[0] if found else None
+        micro_batch_stepses.append(MicroBatchSteps(steps[0], around[0], call, outer[0]))
+    return micro_batch_stepses[0] if micro_batch_stepses else None
 
 
 def length_counts_optimizer_steps(module: Module, total: ast.expr, steps: MicroBatchSteps) -> bool:

@@ -114,12 +114,12 @@ def _mapping_and_key_looped_over(target: ast.expr, rows: ast.expr) -> tuple[ast.
 
 
 def _other_mapping_looked_up(
-    body: list[ast.stmt] | list[ast.expr], key: str, given: ast.expr
+    body: list[ast.stmt] | list[ast.expr], key: str, expression: ast.expr
 ) -> ast.Name | None:
     """The other mapping in which the key is looked up; None where there is none, or another one
     than a name.
     """
-    own = ast.unparse(given)
+    own = ast.unparse(expression)
     for node in (part for one in body for part in ast.walk(one)):
         holder = _mapping_looked_up(node, key)
         if isinstance(holder, ast.Name) and holder.id != own and REFERENCE_NAME.search(holder.id):
@@ -168,16 +168,16 @@ def _one_is_inside_comprehension(module: Module, node: ast.Name, reference: ast.
     ) or not any(isinstance(part, ast.FunctionDef) for part in module.parents(node))
 
 
-def _is_answer_without_filled_fields(module: Module, given: ast.expr) -> bool:
+def _is_answer_without_filled_fields(module: Module, expression: ast.expr) -> bool:
     """Is a mapping what was read out of an answer, with no step that gives it all fields?"""
-    if isinstance(given, ast.Subscript):
+    if isinstance(expression, ast.Subscript):
         return True
-    if not isinstance(given, ast.Name):
+    if not isinstance(expression, ast.Name):
         return False
     values = [
         node.value
         for node in module.nodes(ast.Assign)
-        if any(isinstance(one, ast.Name) and one.id == given.id for one in node.targets)
+        if any(isinstance(one, ast.Name) and one.id == expression.id for one in node.targets)
     ]
     return all(_is_parsed_answer(module, value) for value in values)
 

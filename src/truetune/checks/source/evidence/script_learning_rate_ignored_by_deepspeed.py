@@ -116,12 +116,12 @@ def _names_key_of_settings_rate(module: Module) -> bool:
     return False
 
 
-def _rate_of_engine_settings(module: Module, given: ast.expr) -> RateOfSettings | None:
+def _rate_of_engine_settings(module: Module, expression: ast.expr) -> RateOfSettings | None:
     """The rate of the settings that an engine is given; None where they are not known or name none."""
-    origins = [origin.node for origin in module.flow.origins(given)]
+    origins = [origin.node for origin in module.flow.origins(expression)]
     if len(origins) == 1 and isinstance(origins[0], ast.Dict):
         return _rate_in_dictionary(module, origins[0])
-    document = _only_settings_document(module, given)
+    document = _only_settings_document(module, expression)
     if document is None:
         return None
     rate = first_set_value(document, ("optimizer", "params", "lr"))
@@ -159,13 +159,13 @@ def _rate_in_dictionary(module: Module, settings: ast.Dict) -> RateOfSettings | 
     return None if rate is None else RateOfSettings(rate, "", case_of_node(module, node))
 
 
-def _only_settings_document(module: Module, given: ast.expr) -> LocatedDocument | None:
+def _only_settings_document(module: Module, expression: ast.expr) -> LocatedDocument | None:
     """The one JSON file that the settings are read from; None where several take part, or none is
     there.
     """
     names = {
         name
-        for node in backward_slice(module, given)
+        for node in backward_slice(module, expression)
         for name in [_file_named_by(module, node)]
         if name.endswith(".json")
     }
@@ -186,9 +186,9 @@ def _file_named_by(module: Module, node: ast.AST) -> str:
 
 def _option_value_by_command_or_default(module: Module, option: str) -> object:
     """What an option is: as a command beside the script gives it, else its default."""
-    given = option_value_from_commands_by_name(module.path, option)
-    if given is not None:
-        return given.value
+    given_option = option_value_from_commands_by_name(module.path, option)
+    if given_option is not None:
+        return given_option.value
     defaults = [
         module.flow.value(default)
         for part in module.self_and_files_run_together
@@ -263,9 +263,11 @@ def _unread_rates_of_settings_file(module: Module) -> Iterator[UnreadRate]:
 
 def _place_of_option_value(module: Module, part: Module, name: str, node: ast.AST) -> Case:
     """The place that gives an option its rate: a command, else the code."""
-    given = option_value_from_commands_by_name(module.path, name)
-    if given is not None:
-        return Case(f"--{name} {given.value}", file=given.file, line=given.line)
+    given_option = option_value_from_commands_by_name(module.path, name)
+    if given_option is not None:
+        return Case(
+            f"--{name} {given_option.value}", file=given_option.file, line=given_option.line
+        )
     return case_of_node(part, node)
 
 

@@ -57,10 +57,10 @@ def settings_that_prevent_stopping(module: Module) -> Iterator[StoppingSwitch]:
         for call in trace.all_calls:
             if call.home.path != module.path or call.is_in_later_loop_pass:
                 continue
-            for found in _settings_preventing_stop_in_call(call):
-                if found.node not in seen:
-                    seen.add(found.node)
-                    yield found
+            for stopping_switch in _settings_preventing_stop_in_call(call):
+                if stopping_switch.node not in seen:
+                    seen.add(stopping_switch.node)
+                    yield stopping_switch
 
 
 def setting_preventing_stop_and_effect(settings: dict[str, object]) -> tuple[str, str] | None:

@@ -290,9 +290,9 @@ def _making_of_layer(call: CallEvent) -> CallEvent | None:
     return call.receiver.call if isinstance(call.receiver, Result) else None
 
 
-def _last_linear_layer(made: CallEvent) -> CallEvent | None:
+def _last_linear_layer(call_event: CallEvent) -> CallEvent | None:
     """The call that made the last linear layer of a `Sequential`; None where it has none."""
-    layers = [one.call for one in made.args if isinstance(one, Result)]
+    layers = [one.call for one in call_event.args if isinstance(one, Result)]
     linear = [one for one in layers if one.named("torch.nn.Linear")]
     return linear[-1] if linear else None
 

@@ -205,9 +205,9 @@ def _name_by_shell_or_default(module: Module, node: ast.expr | None) -> str:
         return ""
     origins = [origin.node for origin in module.flow.origins(node)]
     if len(origins) == 1:
-        given = option_value_from_commands_by_attribute(module, origins[0])
-        if given is not None:
-            return str(given.value)
+        given_option = option_value_from_commands_by_attribute(module, origins[0])
+        if given_option is not None:
+            return str(given_option.value)
         set_by_shell = _value_set_by_shell(module, origins[0])
         if set_by_shell is not None:
             return set_by_shell

@@ -47,11 +47,11 @@ def new_adapters_used(module: Module) -> Iterator[NewAdapterUsed]:
         for use in trace.methods(*USES) if trainings else ():
             if use.home.path != module.path or use.node in seen:
                 continue
-            found = _new_adapter_used_by(trace, use, trainings)
+            new_adapter_used = _new_adapter_used_by(trace, use, trainings)
             # What is merged and then saved is one fault.
-            if found is not None and found.wrap not in seen:
-                seen |= {use.node, found.wrap}
-                yield found
+            if new_adapter_used is not None and new_adapter_used.wrap not in seen:
+                seen |= {use.node, new_adapter_used.wrap}
+                yield new_adapter_used
 
 
 def trainer_train_calls(trace: Trace) -> Iterator[CallEvent]:

@@ -197,15 +197,15 @@ class _LoadPlacements:
             return True
         return call.named("unsloth.*") or self._is_moved_at_once(load)
 
-    def _is_argument_switched_on(self, given: ast.expr | None) -> bool:
+    def _is_argument_switched_on(self, expression: ast.expr | None) -> bool:
         """Is an argument given, and neither None nor False?"""
-        return given is not None and self.module.flow.value(given) not in (None, False)
+        return expression is not None and self.module.flow.value(expression) not in (None, False)
 
-    def _names_gpu(self, given: ast.expr) -> bool:
+    def _names_gpu(self, expression: ast.expr) -> bool:
         """Does a device map name a GPU? One that is not known does not."""
-        value = self.module.flow.value(given)
+        value = self.module.flow.value(expression)
         if value is UNKNOWN:
-            origins = [origin.node for origin in self.module.flow.origins(given)]
+            origins = [origin.node for origin in self.module.flow.origins(expression)]
             return bool(origins) and all(
                 isinstance(node, ast.Dict) and "cpu" not in ast.unparse(node) for node in origins
             )

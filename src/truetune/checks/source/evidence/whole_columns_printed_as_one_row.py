@@ -71,12 +71,12 @@ def batched_functions(module: Module) -> Iterator[BatchedFunction]:
             yield _batched_function(module, call, function)
 
 
-def _function_inside_partial(module: Module, given: ast.expr) -> ast.expr:
+def _function_inside_partial(module: Module, expression: ast.expr) -> ast.expr:
     """The function inside `functools.partial(function, tokenizer=tokenizer)`."""
-    made = module.flow.producing_call(given)
+    made = module.flow.producing_call(expression)
     if made is not None and made.named("functools.partial") and len(made.args) == 1:
         return made.args[0]
-    return given
+    return expression
 
 
 def _batched_function(module: Module, call: Call, function: AnyFunction) -> BatchedFunction:

@@ -131,10 +131,10 @@ def ways_to_objects(value: Value) -> list[Lineage]:
     return objects or ways
 
 
-def _is_named_maker(made: CallEvent, makers: tuple[str, ...]) -> bool:
+def _is_named_maker(call_event: CallEvent, makers: tuple[str, ...]) -> bool:
     """Is what was called one of these makers?"""
-    is_other = makers is OPTIMIZERS and made.named(*NO_OPTIMIZERS)
-    return made.named(*makers) and not is_other
+    is_other = makers is OPTIMIZERS and call_event.named(*NO_OPTIMIZERS)
+    return call_event.named(*makers) and not is_other
 
 
 def receiver_made_by(makers: tuple[str, ...]) -> FindObject:
@@ -253,10 +253,10 @@ def model_with_attribute_set(attribute: str) -> FindObject:
 
 def model_of_trainer(trainer: Value | None) -> Value | None:
     """The model that a trainer was made with; None where that is not known."""
-    made = only_call_object_comes_from(trainer)
-    if made is None or not made.named(*TRAINERS):
+    call_event = only_call_object_comes_from(trainer)
+    if call_event is None or not call_event.named(*TRAINERS):
         return None
-    return made.argument(0, "model")
+    return call_event.argument(0, "model")
 
 
 def model_that_trainer_trains(event: Event) -> ActedObject:
@@ -275,8 +275,12 @@ def each_object_when_training_begins(event: Event) -> ActedObject:
 
 def model_of_optimizer(optimizer: Value | None) -> Value | None:
     """The one model whose parameters an optimizer was given; None where that is not known."""
-    made = only_call_object_comes_from(optimizer)
-    given = made.argument(0, "params") if made is not None and made.named(*OPTIMIZERS) else None
+    call_event = only_call_object_comes_from(optimizer)
+    given = (
+        call_event.argument(0, "params")
+        if call_event is not None and call_event.named(*OPTIMIZERS)
+        else None
+    )
     models = None if given is None else models_of_parameters(given)
     return models[0] if models is not None and len(models) == 1 else None
 
@@ -317,8 +321,8 @@ def enabled_scaler(value: Value | None) -> Value | None:
     """A GradScaler; None where it is made with `enabled=False`, or is no scaler."""
     if not is_made_by(value, GRADIENT_SCALERS):
         return None
-    made = only_call_object_comes_from(value)
-    enabled = None if made is None else made.argument(-1, "enabled")
+    call_event = only_call_object_comes_from(value)
+    enabled = None if call_event is None else call_event.argument(-1, "enabled")
     return None if enabled is not None and constant_of(enabled) is False else value
 
 

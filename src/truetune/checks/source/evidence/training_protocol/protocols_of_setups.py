@@ -93,8 +93,8 @@ def _prepared_model(event: Event) -> ActedObject:
 
 def _model_with_batch_norm_replaced_in_wrapper(event: Event) -> ActedObject:
     """The model whose layers of batch norm are replaced inside its wrapper."""
-    given = argument_of(event, 0, "module")
-    return given if given is not None and is_inside_wrapper(given) else None
+    value = argument_of(event, 0, "module")
+    return value if value is not None and is_inside_wrapper(value) else None
 
 
 def _model_given_inactive_adapter(event: Event) -> ActedObject:

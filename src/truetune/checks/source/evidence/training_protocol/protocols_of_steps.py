@@ -109,13 +109,13 @@ def _half_precision_accelerator(event: Event) -> ActedObject:
 
 def _maker_of_accelerator(value: Value | None) -> CallEvent | None:
     """The call that made an accelerator."""
-    made = only_call_object_comes_from(value)
-    return made if made is not None and made.named(*ACCELERATORS) else None
+    call_event = only_call_object_comes_from(value)
+    return call_event if call_event is not None and call_event.named(*ACCELERATORS) else None
 
 
-def _takes_half_precision(made: CallEvent | None) -> bool:
+def _takes_half_precision(call_event: CallEvent | None) -> bool:
     """Is an accelerator made for float16?"""
-    given = None if made is None else made.argument(-1, "mixed_precision")
+    given = None if call_event is None else call_event.argument(-1, "mixed_precision")
     return given is not None and constant_of(given) == "fp16"
 
 
