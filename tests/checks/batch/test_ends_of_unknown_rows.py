@@ -200,9 +200,9 @@ def test_labels_of_an_encoder_decoder(ending: str, expected: list[tuple[str, str
     ]
     config = transformers.T5Config(
         vocab_size=len(tokenizer), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2,
-        decoder_start_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
+    config.decoder_start_token_id = tokenizer.pad_token_id
     trainer = transformers.Trainer(
         transformers.T5ForConditionalGeneration(config),
         tiny.arguments(),

@@ -54,8 +54,8 @@ HEALTHY: dict[str, Callable[[Matrix], Matrix]] = {
     "a huge LoRA": lambda w: w + _trained(w, 3.0),
     "weights that grow": lambda w: np.float32(1.1) * w,
     "weights that shrink": lambda w: np.float32(0.8) * w,
-    "the mean with another model": lambda w: (w + _trained(w, 1.0, rank=64)) / 2,
-    "noise of a quantization": lambda w: np.round(w * 30) / np.float32(30),
+    "the mean with another model": lambda w: (w + _trained(w, 1.0, rank=64)) * np.float32(0.5),
+    "noise of a quantization": lambda w: np.asarray(np.round(w * 30) / 30, np.float32),
 }
 
 

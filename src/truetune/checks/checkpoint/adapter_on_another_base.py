@@ -94,7 +94,7 @@ class DifferingWeights(NamedTuple):
     """Of the matrix that differs most"""
     change: float
     """Root mean square of its difference, over that of the matrix"""
-    count: int
+    differing: int
     """Matrices that differ"""
     compared: int
 
@@ -181,11 +181,11 @@ class AdapterOnAnotherBase(CheckpointRule):
             f" {named} first",
             severity="warning",
             evidence=[
-                f"{differing.count:,} of {differing.compared:,} matrices that the adapter changes differ between"
+                f"{differing.differing:,} of {differing.compared:,} matrices that the adapter changes differ between"
                 f" {base.folder.name} and {differing.folder}",
                 f"{differing.name}: they are {differing.change:.2%} of its size apart",
             ],
-            count=differing.count,
+            count=differing.differing,
             total=differing.compared,
         )
 

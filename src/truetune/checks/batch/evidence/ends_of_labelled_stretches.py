@@ -193,7 +193,7 @@ def _ends_of_decoder_labels(audit: Audit) -> Iterator[LearnedEnd]:
 
 def _without_padding(labels: NDArray[np.int64], pad: int | None) -> NDArray[np.int64]:
     """The labels of a line that count, without pad ids behind them. A pad that is a stop token is not told from one."""
-    kept = labels[labels != IGNORED]
+    kept: NDArray[np.int64] = labels[labels != IGNORED].astype(np.int64)
     end = len(kept)
     while pad is not None and end > 1 and kept[end - 1] == pad and kept[end - 2] == pad:
         end -= 1
