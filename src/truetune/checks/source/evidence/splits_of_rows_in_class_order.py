@@ -138,7 +138,10 @@ def _sorts_by_label(value: Result) -> bool:
     call = value.call
     if call.method not in SORTS and not call.named("sorted"):
         return False
-    keys = [*call.node.args[0 if call.method in SORTS else 1 :], *call.node.keywords]
+    node = call.node
+    if not isinstance(node, ast.Call):
+        return False
+    keys = [*node.args[0 if call.method in SORTS else 1 :], *node.keywords]
     parts = [part for key in keys for part in ast.walk(key)]
     # `key=lambda row: len(row["target"])` sorts by a length.
     if any(isinstance(part, ast.Call) for part in parts):
