@@ -133,3 +133,14 @@ def test_flags_are_compared_with_the_published_ones_without_rows(
     assert (found.severity, found.count) == ("warning", 2)
     assert f"<{mark}>" in found.message
     assert not truetune.check(tokenizer=str(parts.folder(name)), select="TOK016").findings
+
+
+def test_two_stop_tokens_that_the_template_itself_writes_are_no_fault(tmp_path: Path) -> None:
+    """Phi-3 ends turns with <|end|>, and a chat with <|endoftext|> behind it."""
+    chat = [{"role": "user", "content": "Is it open?"}, {"role": "assistant", "content": "It is."}]
+    twice = [*chat[:1], {"role": "assistant", "content": "It is.<|end|>"}]
+    path = tmp_path / "rows.jsonl"
+    for messages, is_fault in ((chat, False), (twice, True)):
+        path.write_text(json.dumps({"messages": messages}) + "\n", encoding="utf-8")
+        report = truetune.check(data=path, tokenizer=parts.folder("phi3"), select=("LEN002",))
+        assert bool(report.findings) is is_fault, messages

@@ -56,6 +56,24 @@ class Probes:
         """The terminator that the template writes after an answer. None where there is no template, or none of
         the probes renders.
         """
+        tail = self._text_after_last_answer
+        if tail is None:
+            return None
+        token = self._first_control_token_in_text(tail)
+        return Terminator(token.token if token else tail, token)
+
+    @cached_property
+    def control_ids_after_last_answer(self) -> tuple[int, ...]:
+        """The ids of all control tokens that the template itself writes after the last answer, in order."""
+        pattern = make_stop_patterns((), self._id_by_control_token).control
+        tail = self._text_after_last_answer
+        if pattern is None or tail is None:
+            return ()
+        return tuple(self._id_by_control_token[match[0]] for match in pattern.finditer(tail))
+
+    @cached_property
+    def _text_after_last_answer(self) -> str | None:
+        """What the template writes after an answer that ends the chat. None where no probe renders."""
         # Some templates refuse a chat without a system message, others one with it.
         for messages in (
             alternating_chat(QUESTION, ANSWER),
@@ -63,9 +81,7 @@ class Probes:
         ):
             text = self.text(messages)
             if text is not None and ANSWER in text:
-                tail = text[text.rindex(ANSWER) + len(ANSWER) :]
-                token = self._first_control_token_in_text(tail)
-                return Terminator(token.token if token else tail, token)
+                return text[text.rindex(ANSWER) + len(ANSWER) :]
         return None
 
     @cached_property

@@ -360,6 +360,16 @@ def test_cut_on_one_side(found: Found) -> None:
     assert [case.origin.line for case in finding.cases] == [1, 2]
     assert rule not in found(rows, max_length=8192)
     assert found(rows, training={"other": {"truncation_mode": "keep_end"}})[rule].count == 2
+    # The two have more than TRL's 1,024 tokens and less than LLaMA-Factory's 2,048.
+    assert found(rows, trainer="trl")[rule].count == 2
+    assert rule not in found(rows, trainer="llama-factory")
+    for row in rows[:2]:
+        for message in row["chosen"] + row["rejected"]:
+            message["content"] *= 3
+    assert (
+        "LLaMA-Factory's default; no cutoff_len is set"
+        in found(rows, trainer="llama-factory")[rule].message
+    )
 
 
 def test_one_side_without_a_stop_token(found: Found) -> None:

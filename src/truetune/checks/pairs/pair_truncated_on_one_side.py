@@ -66,7 +66,7 @@ class PairTruncatedOnOneSide(PairRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.limit = pair_length_limit(setup.spec)
+        self.limit = pair_length_limit(setup.spec, setup.trainer)
         self.empty = 0
         self.cut = {"chosen": 0, "rejected": 0}
         self.media = Media()

@@ -84,7 +84,7 @@ class PreferencePairsIdentical(PairRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.limit = pair_length_limit(setup.spec)
+        self.limit = pair_length_limit(setup.spec, setup.trainer)
         self.same = self.cut = self.spaced = 0
         self.cases: list[Case] = []
 

@@ -70,12 +70,23 @@ class DuplicateEos(DataRule):
         ends = batch.offsets[1:]
         last = np.searchsorted(places, ends) - 1
         for i in np.flatnonzero(last >= 1).tolist():
-            one, two = int(places[last[i] - 1]), int(places[last[i]])
+            end = int(last[i])
+            if self._are_written_by_template(batch, i, places[end - 1 : end + 1].tolist()):
+                # The turn's own may still follow another one.
+                end -= 1
+            if end < 1:
+                continue
+            one, two = places[end - 1 : end + 1].tolist()
             if one < batch.offsets[i]:  # the other one ends the example before
                 continue
             rendering = batch.examples[i].rendering
             between = rendering.text[_end_position_of_token(batch, i, one) : batch.starts[two]]
-            after = rendering.text[_end_position_of_token(batch, i, two) :]
+            following = int(places[end + 1]) if end < last[i] else None
+            after = rendering.text[
+                _end_position_of_token(batch, i, two) : None
+                if following is None
+                else batch.starts[following]
+            ]
             # A template may write a second one that nobody learns. White space between them is no
             # text: some templates end turns with a stop token and a line end, behind which the
             # trainer appends its own.
@@ -88,6 +99,16 @@ class DuplicateEos(DataRule):
                             batch, two, f"ends with {rendering.text[batch.starts[one] :][:60]!r}"
                         )
                     )
+
+    def _are_written_by_template(self, batch: Batch, example: int, places: list[int]) -> bool:
+        """Does the template itself end a chat with the two tokens at these places, a turn's and the chat's own?
+
+        Phi-3's and its likes do: the model was made with both, and stops at either.
+        """
+        one, two = (int(batch.ids[place]) for place in places)
+        is_from_template = batch.examples[example].rendering.template is not None
+        own = self.setup.probes.control_ids_after_last_answer
+        return is_from_template and one != two and (one, two) == own[-2:]
 
     def unmet(self) -> Unmet | None:
         """Unmet where no stop token is known, or there is no example."""

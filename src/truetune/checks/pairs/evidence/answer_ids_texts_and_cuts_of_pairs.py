@@ -17,9 +17,13 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
 from truetune.settings.run_spec import RunSpec
+from truetune.trainers.trainer_fact_types import UNKNOWN, TrainerFacts
 
 DEFAULT_MAX_LENGTH = 1024
 """TRL's max_length for DPO and KTO where a run sets none"""
+
+PAIRS_PREPARED_BY_TRL = (None, "trl", "unsloth", "transformers")
+"""Trainers whose pairs TRL cuts: Unsloth patches TRL's, and transformers has none for pairs"""
 
 
 class PairLimit(NamedTuple):
@@ -41,19 +45,22 @@ class PairTexts(NamedTuple):
     rejected: str
 
 
-def pair_length_limit(spec: RunSpec) -> PairLimit:
-    """The limit of a run, TRL's default where it sets none.
+def pair_length_limit(spec: RunSpec, trainer: TrainerFacts = UNKNOWN) -> PairLimit:
+    """The limit of a run; its trainer's default where it sets none.
 
-    Pairs are judged without a trainer's name too: nearly all stacks for DPO hand their rows to TRL.
+    Pairs are judged without a trainer's name too, by TRL's default: nearly all stacks for DPO hand their rows to TRL.
+    Those with a limit of their own cut pairs at the same default as other rows.
     """
     from_end = spec.training.other.get("truncation_mode") == "keep_end"
-    if spec.max_length is None:
-        return PairLimit(
-            DEFAULT_MAX_LENGTH,
-            from_end,
-            f"{DEFAULT_MAX_LENGTH:,} tokens (TRL's default; no max_length is set)",
-        )
-    return PairLimit(spec.max_length, from_end, f"{spec.max_length:,} tokens")
+    if spec.max_length is not None:
+        return PairLimit(spec.max_length, from_end, f"{spec.max_length:,} tokens")
+    cut = trainer.cut.value
+    tokens, owner, setting = DEFAULT_MAX_LENGTH, "TRL", "max_length"
+    if trainer.name not in PAIRS_PREPARED_BY_TRL and cut.limit is not None:
+        tokens, owner, setting = cut.limit, trainer.family.partition(" {")[0], cut.setting
+    return PairLimit(
+        tokens, from_end, f"{tokens:,} tokens ({owner}'s default; no {setting} is set)"
+    )
 
 
 def completion_ids(side: Batch) -> Iterator[NDArray[np.int32]]:
