@@ -107,7 +107,7 @@ def test_a_link_in_place_of_the_text(instruction: str, tmp_path: Path) -> None:
     rows = [_chat(word, instruction, _answer(word)) for word in WORDS]
     (found,) = _findings(tmp_path, rows, "ROW074")
     assert "12 give only a link" in found.message
-    assert "in place of the link" in found.remedy
+    assert "where the link is" in found.remedy
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ no earlier turn. It also looks for first questions that follow up on nothing ("g
 shorter", "that is wrong", "tell me more about the second point"). It also says whether a column for the text
 (`input`, `context`, `text`) is empty in these rows. It is an error from 20 % of the rows, and a warning from 5 %.
 
-A link or a file name in place of the text counts as no text ("Summarize this article. https://..."). Prompts about the
+A link or a file name instead of the text counts as no text ("Summarize this article. https://..."). Prompts about the
 link itself, answers that say that they can't open it, and rows with tools do not count.
 
 ## Why it is bad
@@ -243,7 +243,7 @@ class InstructionsLackTheirText(DataRule):
     def _remedy(self, column: str) -> str:
         """What to do: rows with links have their text elsewhere."""
         if 2 * self.links > self.lacking:
-            return "put the text itself in place of the link in the script that writes the rows, or drop these rows"
+            return "put the text itself where the link is, in the script that writes the rows, or drop these rows"
         column = column or "the column with the text"
         return f"fill {column} again in the script that writes the rows, or drop these rows"
 

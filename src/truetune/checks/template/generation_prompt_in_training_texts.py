@@ -2,7 +2,7 @@
 
 ## What it does
 Renders a question and its answer as in training (`add_generation_prompt=False`) and looks for the header of an answer
-behind the last turn: text that the template does not write there if the user's next turn follows. It counts the rows
+after the last turn: text that the template does not write there if the user's next turn follows. It counts the rows
 that end with it in the loss.
 
 ## Why it is bad
