@@ -27,6 +27,8 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "generation-prompt-without-header": ("template-marks-differ-from-published",),
     "field-reaches-no-token": ("template-marks-differ-from-published",),
     "evaluation-labelled-otherwise": ("setting-overruled",),
+    # The key that is not read would have gathered the weights.
+    "deepspeed-key-not-read": ("trained-weights-not-saved",),
     "mixture-leaves-rows-out": ("settings-train-nothing",),
     "resumed-run-repeats-its-rows": ("last-steps-not-saved",),
     "stop-ids-incomplete": ("turn-terminator-is-not-eos",),

@@ -16,7 +16,7 @@ config:
   model_name_or_path: some/model
   dataset_name: some/rows
   num_generations: 8
-  deepspeed: {zero_optimization: {stage: 3}}
+  deepspeed: {zero_optimization: {stage: 3, stage3_gather_16bit_weights_on_model_save: true}}
   ds3_gather_for_generation: false
 ```
 
@@ -26,7 +26,7 @@ config:
   model_name_or_path: some/model
   dataset_name: some/rows
   num_generations: 8
-  deepspeed: {zero_optimization: {stage: 3}}
+  deepspeed: {zero_optimization: {stage: 3, stage3_gather_16bit_weights_on_model_save: true}}
   ds3_gather_for_generation: true
 ```
 

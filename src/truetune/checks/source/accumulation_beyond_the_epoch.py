@@ -18,7 +18,7 @@ from datasets import Dataset
 from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM
 
-model = AutoModelForCausalLM.from_pretrained("gpt2")
+model = AutoModelForCausalLM.from_pretrained("gpt2").train()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
 rows = Dataset.from_list([{"text": "one"}, {"text": "two"}, {"text": "three"}])
 loader = DataLoader(rows, batch_size=1)
@@ -37,7 +37,7 @@ from datasets import Dataset
 from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM
 
-model = AutoModelForCausalLM.from_pretrained("gpt2")
+model = AutoModelForCausalLM.from_pretrained("gpt2").train()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
 rows = Dataset.from_list([{"text": "one"}, {"text": "two"}, {"text": "three"}])
 loader = DataLoader(rows, batch_size=1)

@@ -14,7 +14,8 @@ CPU memory, and may run out of it, although the shards would fit.
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
 model = AutoModelForCausalLM.from_pretrained("model")
-args = TrainingArguments(output_dir="out", deepspeed={"zero_optimization": {"stage": 3}})
+zero = {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}
+args = TrainingArguments(output_dir="out", deepspeed={"zero_optimization": zero})
 trainer = Trainer(model=model, args=args)
 ```
 
@@ -22,7 +23,8 @@ trainer = Trainer(model=model, args=args)
 ```python
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
-args = TrainingArguments(output_dir="out", deepspeed={"zero_optimization": {"stage": 3}})
+zero = {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}
+args = TrainingArguments(output_dir="out", deepspeed={"zero_optimization": zero})
 model = AutoModelForCausalLM.from_pretrained("model")
 trainer = Trainer(model=model, args=args)
 ```

@@ -104,7 +104,7 @@ def models_trained_as_loaded(module: Module) -> Iterator[LoadedInEvalMode]:
         loads = [(load, True) for load in _loads_in_fitted_lightning_modules(trace)]
         loads += [(load, False) for load in _loads_trained_by_own_loops(trace)]
         for load, is_in_lightning in loads:
-            off = _features_of_load_off_in_eval_mode(trace, load)
+            off = _features_of_load_off_in_eval_mode(trace, load, is_in_lightning=is_in_lightning)
             if off and load.home.path == module.path and load.node not in seen:
                 seen.add(load.node)
                 yield LoadedInEvalMode(load, is_in_lightning, off)
@@ -164,7 +164,9 @@ def _is_load_of_transformers(load: CallEvent) -> bool:
     return any(MODEL_LOADS.fullmatch(name) for name in load.names)
 
 
-def _features_of_load_off_in_eval_mode(trace: Trace, load: CallEvent) -> tuple[str, ...]:
+def _features_of_load_off_in_eval_mode(
+    trace: Trace, load: CallEvent, *, is_in_lightning: bool
+) -> tuple[str, ...]:
     """What evaluation mode switches off in a model that is loaded so; empty where nothing is known of it."""
     for call in (
         load,
@@ -180,7 +182,8 @@ def _features_of_load_off_in_eval_mode(trace: Trace, load: CallEvent) -> tuple[s
                 return (f"{name}={rate:g}",)
         if rates:
             return ()
-    if _checkpointing_is_on(trace):
+    # In a loop of its own that alone is `checkpointing-without-training-mode`.
+    if is_in_lightning and _checkpointing_is_on(trace):
         return ("gradient checkpointing",)
     name = _text_of_value(load.argument(0, "pretrained_model_name_or_path"))
     return ("the dropout of its config.json (0.1)",) if FAMILIES_WITH_DROPOUT.search(name) else ()
