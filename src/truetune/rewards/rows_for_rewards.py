@@ -164,39 +164,48 @@ def choose_reference_column(
         MissingColumn: that column is missing, or the function needs one that the rows don't have.
     """
     columns = list(dict.fromkeys(name for row in rows for name in row.columns))
+    _refuse_missing_columns(function, columns, asked)
+    taken = [name for name in columns if name in function.parameters]
+    # A function of **kwargs names its columns in its code: kwargs["answer"].
+    named = [name for name in columns if function.takes_any and name in function.texts]
+    reference = asked or _find_reference_column(taken, named, rows)
+    others = tuple(name for name in dict.fromkeys([*taken, *named]) if name != reference)
+    if reference:
+        return ColumnChoice(reference, others)
+    if not taken:
+        return ColumnChoice("", ())
+    problem = f"the function takes {format_name_list(taken)}, and which of them holds the right answer is not known"
+    return ColumnChoice("", others, problem)
+
+
+def _refuse_missing_columns(
+    function: LoadedFunction, columns: Sequence[str], asked: str | None
+) -> None:
+    """Raise MissingColumn where the rows lack the column that is asked for, or one that the function needs."""
     if asked is not None and asked not in columns:
         raise MissingColumn(
             f"--reference {asked}: the rows have no such column; they have {format_name_list(columns)}"
         )
-    missing = [
-        name
-        for name in function.parameters
-        if name not in columns and name not in (*GIVEN_BY_TRL, *function.optional)
-    ]
+    given = {*columns, *GIVEN_BY_TRL, *function.optional}
+    missing = [name for name in function.parameters if name not in given]
     if missing:
         raise MissingColumn(
             f"the function takes {format_name_list(missing)}, and the rows have no such column; they"
             f" have {format_name_list(columns)}"
         )
-    taken = [name for name in columns if name in function.parameters]
-    # A function of **kwargs names its columns in its code: kwargs["answer"].
-    named = [name for name in columns if function.takes_any and name in function.texts]
-    read = list(dict.fromkeys([*taken, *named]))
-    if asked is not None:
-        return ColumnChoice(asked, tuple(name for name in read if name != asked))
+
+
+def _find_reference_column(
+    taken: Sequence[str], named: Sequence[str], rows: Sequence[RewardRow]
+) -> str:
+    """The column of right answers among those that a function takes or names; empty where it is not known."""
     for names in (taken, named):
         known = [name for name in REFERENCE_COLUMNS if name in names]
         if known:
-            return ColumnChoice(known[0], tuple(name for name in read if name != known[0]))
+            return known[0]
     if len(taken) == 1 and _are_answers([row.columns.get(taken[0]) for row in rows]):
-        return ColumnChoice(taken[0], tuple(name for name in read if name != taken[0]))
-    if taken:
-        return ColumnChoice(
-            "",
-            tuple(read),
-            f"the function takes {format_name_list(taken)}, and which of them holds the right answer is not known",
-        )
-    return ColumnChoice("", ())
+        return taken[0]
+    return ""
 
 
 def _are_answers(values: Sequence[Any]) -> bool:
