@@ -100,14 +100,18 @@ class Stack(BaseModel):
         Returns:
             Each case with its selection, by name; only `sample` of them, at equal distances, if that is set.
         """
-        found = [
+        fitting = self.fitting()
+        if not self.sample or len(fitting) <= self.sample:
+            return fitting
+        return [fitting[index * len(fitting) // self.sample] for index in range(self.sample)]
+
+    def fitting(self) -> list[tuple[Case, Selection]]:
+        """All cases of the bench that can be said in the stack, with their selections, by name."""
+        return [
             (case, selection)
             for case in cases()
             if (selection := self._selection_of(case)) is not None
         ]
-        if not self.sample or len(found) <= self.sample:
-            return found
-        return [found[index * len(found) // self.sample] for index in range(self.sample)]
 
     def _selection_of(self, case: Case) -> Selection | None:
         return next((selection for selection in self.selections if selection.has(case)), None)

@@ -56,7 +56,7 @@ def check_settings_file(path: str, seen: PathsCheck) -> None:
         if seen.no_tokenizer:
             run = run.model_copy(update={"tokenizer": None, "model": None})
         seen.run, seen.joined = run, _does_stack_join_texts(config)
-        if config.own_prompt:
+        if _is_prompt_the_trainers_own(config, seen):
             seen.own_prompt = True
             facts.append(
                 (
@@ -65,6 +65,14 @@ def check_settings_file(path: str, seen: PathsCheck) -> None:
                 )
             )
     seen.subjects.append(Subject(title_of_kind(config.stack), path, tuple(facts)))
+
+
+def _is_prompt_the_trainers_own(config: Config, seen: PathsCheck) -> bool:
+    """Does the trainer write its prompts by a template that is not the tokenizer's?
+
+    torchtune's templates have the marks of the published ones: who names a tokenizer beside a recipe says which.
+    """
+    return config.own_prompt and not (config.stack == "torchtune" and seen.spec.tokenizer)
 
 
 def _do_settings_train(config: Config) -> bool:
