@@ -568,6 +568,8 @@ OWN = {
     "settings.stacks.read_openrlhf_options": TYPES_ALONE,
     "checks.commands.evidence.torchtune_runs": TYPES_ALONE,
     "checks.config.evidence.row_roles_and_dataset_info_role_tags": SWALLOWS,
+    "checks.config.evidence.saves_without_gathered_weights": SWALLOWS,
+    "checks.rows.tool_calls_break_their_schema": OF_A_FIELD,
     "checks.source.evidence.tokenizer_facts_of_published_models": SWALLOWS,
     "checks.source.evidence.model_folder_settings": SWALLOWS,
     "checks.source.evidence.trial_row_limits_switched_on": SWALLOWS,
