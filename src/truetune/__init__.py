@@ -569,6 +569,7 @@ def reward(
     """
     from truetune.rewards.check_reward import check_reward
     from truetune.rewards.trial_in_progress import TrialOptions
+    from truetune.rewards.verifiers import VERIFIERS
     from truetune.settings.read_truetune_settings import validate_settings
 
     options = TrialOptions(
@@ -579,6 +580,7 @@ def reward(
         own_forms=tuple(answer_forms),
         completions_as=completions,
         python_only=guard == "python",
+        verifiers=VERIFIERS,
     )
     spec = validate_settings(settings, "truetune.reward")
     return check_reward(

@@ -106,6 +106,7 @@ def reward(
     from truetune.errors import UsageError
     from truetune.rewards.check_reward import check_reward
     from truetune.rewards.trial_in_progress import TrialOptions
+    from truetune.rewards.verifiers import VERIFIERS
 
     bad = next((form for form in forms if form.count("{}") != 1), None)
     if bad is not None:
@@ -123,6 +124,7 @@ def reward(
             own_forms=forms,
             completions_as=completions_as,
             python_only=guard == "python",
+            verifiers=VERIFIERS,
         ),
         spec=spec_of_options(options),
     )
