@@ -48,9 +48,9 @@ BOXED = (
 
 
 def completion(
-    kind: ComparedKind, text: str, *, is_paid: bool = False, reference: str = "12"
+    kind: ComparedKind, text: str, *, is_paid: bool = False, row: int = 1, reference: str = "12"
 ) -> ComparedCompletion:
-    return ComparedCompletion(kind, kind, 1, reference, text, float(is_paid), is_paid)
+    return ComparedCompletion(kind, kind, row, reference, text, float(is_paid), is_paid)
 
 
 def put_on_path(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_a_verifier_that_fails_is_told_as_the_reason(
     source: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_on_path(tmp_path, source, monkeypatch)
-    monkeypatch.setattr(compare_with_verifiers, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(compare_with_verifiers, "ROW_SECONDS", 1.0)
     seen = compare_with_verifier(
         MATH_VERIFY, [completion("right", "12", is_paid=True)], python_only=False
     )
@@ -156,13 +156,29 @@ def test_a_slow_verifier_is_compared_on_a_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_on_path(tmp_path, STAND_IN, monkeypatch)
-    moments = iter((0.0, 0.0, 31.0))
-    monkeypatch.setattr(compare_with_verifiers, "COMPLETIONS_PER_CALL", 1)
+    # The start, and before each of two rows.
+    moments = iter((0.0, 1.0, 31.0))
     monkeypatch.setattr(compare_with_verifiers, "_now", lambda: next(moments))
-    completions = [completion("right", "12", is_paid=True), completion("wrong", "13")]
+    completions = [completion("wrong", "13", row=2), completion("right", "12", is_paid=True)]
     seen = compare_with_verifier(MATH_VERIFY, completions, python_only=False)
     assert (seen.compared, seen.agreed, seen.not_compared) == (1, 1, 1)
     assert seen.problem == "it took longer than 30 s"
+
+
+def test_a_row_that_the_verifier_hangs_on_costs_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = STAND_IN.replace("return gold == target", "while gold == ['7']: pass\n    return False")
+    put_on_path(tmp_path, hangs, monkeypatch)
+    monkeypatch.setattr(compare_with_verifiers, "ROW_SECONDS", 0.5)
+    completions = [
+        completion("right", "7", is_paid=True, reference="7"),
+        completion("wrong", "13", row=2),
+        completion("right", "12", is_paid=True, row=3),
+    ]
+    seen = compare_with_verifier(MATH_VERIFY, completions, python_only=False)
+    assert (seen.compared, seen.agreed, seen.without_verdict) == (2, 1, 1)
+    assert seen.problem == ""
 
 
 def test_a_package_that_is_not_installed_is_no_verifier() -> None:

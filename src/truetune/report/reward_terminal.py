@@ -1,8 +1,8 @@
 """What `truetune reward` tried, on a terminal: which forms of an answer are paid, and what else is.
 
 Two tables, for a reader asks two things: what does the function accept, and what can be had for nothing. Forms that get
-the same are one line, since most functions pay one form and refuse thirty. Where a verifier of mathematics is installed,
-a third one shows where it and the function differ.
+the same are one line, since most functions pay one form and refuse thirty. Where a verifier of mathematics is
+installed, a third one shows where it and the function differ.
 """
 
 from __future__ import annotations

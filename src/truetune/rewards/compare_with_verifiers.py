@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from time import monotonic as _now
 from typing import get_args
 
@@ -27,12 +28,16 @@ from truetune.rewards.rows_for_rewards import RightAnswer
 from truetune.rewards.trial_in_progress import TrialInProgress, TrialOptions
 from truetune.rewards.verifiers import Verifier
 
-# Chosen: math-verify takes a millisecond for a usual completion, 20 rows have some 1,000 of them.
+# Chosen: math-verify takes a millisecond for a usual completion, and 20 rows have some 1,000 of them.
 MAX_SECONDS = 30.0
 """After which a verifier is asked nothing more"""
-CALL_SECONDS = 20.0
-"""That one call may take, the import of the verifier included"""
-COMPLETIONS_PER_CALL = 64
+# Chosen, not measured: sympy imports in half a second, and in several from a cold disk.
+IMPORT_SECONDS = 20.0
+# The time limits of math-verify end no power of large integers, as in 10^{10^{10}}.
+ROW_SECONDS = 5.0
+"""That the completions of one row may take"""
+MAX_FAILED_ROWS = 2
+"""Rows without an answer of the verifier, after which it is asked nothing more: each costs the time limit"""
 _FORMULA = re.compile(r".*(?:\\[A-Za-z]+|\w\^[\w{-]).*|-?\d+\s*/\s*\d+")
 
 
@@ -86,43 +91,62 @@ def is_mathematics(answer: RightAnswer) -> bool:
 def compare_with_verifier(
     verifier: Verifier, completions: Sequence[ComparedCompletion], *, python_only: bool
 ) -> VerifierComparison:
-    """The function beside one verifier. Never raises what the verifier raises."""
+    """The function beside one verifier. Never raises what the verifier raises.
+
+    Args:
+        verifier: one that is installed.
+        completions: what the function has scored.
+        python_only: make do without confinement by the system, where it has none.
+    """
+    ordered = sorted(completions, key=lambda one: one.row)
     verdicts: list[bool | None] = []
+    failures: list[str] = []
     problem = ""
     until = _now() + MAX_SECONDS
-    with RewardProcess(verifier.target, CALL_SECONDS, python_only=python_only) as process:
-        for start in range(0, len(completions), COMPLETIONS_PER_CALL):
-            if _now() > until:
+    with RewardProcess(verifier.target, ROW_SECONDS, python_only=python_only) as process:
+        for _, of_row in groupby(ordered, key=lambda one: one.row):
+            part = list(of_row)
+            problem = _problem_of_start(process)
+            if not problem and _now() > until:
                 problem = f"it took longer than {MAX_SECONDS:.0f} s"
-                break
-            part = completions[start : start + COMPLETIONS_PER_CALL]
-            scores, problem = _ask(process, part)
             if problem:
                 break
+            scores, failure = _ask(process, part, ROW_SECONDS)
             verdicts += [None if score is None else score > 0 for score in scores]
+            failures += [failure] if failure else []
+            if len(failures) == MAX_FAILED_ROWS:
+                problem = failure
+                break
     if not problem and all(verdict is None for verdict in verdicts):
-        problem = "it gave no verdict on any of them"
-    return compare_verdicts(verifier.name, verifier.version, completions, verdicts, problem)
+        problem = failures[-1] if failures else "it gave no verdict on any of them"
+    return compare_verdicts(verifier.name, verifier.version, ordered, verdicts, problem)
+
+
+def _problem_of_start(process: RewardProcess) -> str:
+    """Import the verifier where its process has not, or has ended; why that fails, or nothing."""
+    if process.process is not None:
+        return ""
+    return _ask(process, (), IMPORT_SECONDS)[1]
 
 
 def _ask(
-    process: RewardProcess, completions: Sequence[ComparedCompletion]
-) -> tuple[tuple[float | None, ...], str]:
-    """(verdicts, problem): the problem is empty where there is a verdict for each."""
+    process: RewardProcess, completions: Sequence[ComparedCompletion], seconds: float
+) -> tuple[Sequence[float | None], str]:
+    """(verdicts, failure): without a verdict on each completion where there is a failure."""
     texts = [one.completion for one in completions]
-    references = [one.reference for one in completions]
+    nothing = [None] * len(texts)
     try:
         result = process.call(
             texts,
             [""] * len(texts),
             [[]] * len(texts),
-            {"references": references},
-            seconds=CALL_SECONDS,
+            {"references": [one.reference for one in completions]},
+            seconds=seconds,
         )
     except RewardCallHung:
-        return (), f"a call took longer than {CALL_SECONDS:.0f} s"
+        return nothing, f"a call took longer than {seconds:.0f} s"
     except TruetuneError as error:
-        return (), str(error)
-    if result.problem:
-        return (), f"it returned {result.problem}"
-    return result.scores, result.raised
+        return nothing, str(error)
+    if result.raised or result.problem:
+        return nothing, result.raised or f"it returned {result.problem}"
+    return result.scores, ""
