@@ -550,7 +550,8 @@ def reward(
     **settings: Any,
 ) -> RewardReport:
     """Call a reward function of GRPO or RLOO as TRL does, and see what it pays for: forms of the right answer, wrong,
-    empty and repeated ones, lists of all answers; whether scores stay the same, and what makes it raise or hang.
+    empty and repeated ones, lists of all answers; whether scores stay the same, and what makes it raise or hang. Where
+    math-verify is installed, its verdicts on the same completions are compared (`trial.comparisons`).
 
     Args:
         function: `FILE.py:NAME` or `MODULE:NAME`. It runs in a confined process, and is never imported here.
