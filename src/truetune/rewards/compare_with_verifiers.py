@@ -10,7 +10,6 @@ makes the trial fail.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from time import monotonic as _now
@@ -38,7 +37,6 @@ ROW_SECONDS = 5.0
 """That the completions of one row may take"""
 MAX_FAILED_ROWS = 2
 """Rows without an answer of the verifier, after which it is asked nothing more: each costs the time limit"""
-_FORMULA = re.compile(r".*(?:\\[A-Za-z]+|\w\^[\w{-]).*|-?\d+\s*/\s*\d+")
 
 
 def compare_with_verifiers(
@@ -83,9 +81,7 @@ def _attacks_of_known_worth(trial: TrialInProgress) -> Iterator[ComparedCompleti
 
 def is_mathematics(answer: RightAnswer) -> bool:
     """Is a right answer a number, or a formula of LaTeX?"""
-    return answer.kind == "number" or (
-        answer.kind is None and answer.is_short and _FORMULA.fullmatch(answer.text) is not None
-    )
+    return answer.kind == "number" or answer.is_fraction or answer.is_formula
 
 
 def compare_with_verifier(
