@@ -550,7 +550,8 @@ def reward(
     **settings: Any,
 ) -> RewardReport:
     """Call a reward function of GRPO or RLOO as TRL does, and see what it pays for: forms of the right answer, wrong,
-    empty and repeated ones, lists of all answers; whether scores stay the same, and what makes it raise or hang.
+    empty and repeated ones, lists of all answers; whether scores stay the same, and what makes it raise or hang. Where
+    math-verify is installed, its verdicts on the same completions are compared (`trial.comparisons`).
 
     Args:
         function: `FILE.py:NAME` or `MODULE:NAME`. It runs in a confined process, and is never imported here.
@@ -569,6 +570,7 @@ def reward(
     """
     from truetune.rewards.check_reward import check_reward
     from truetune.rewards.trial_in_progress import TrialOptions
+    from truetune.rewards.verifiers import VERIFIERS
     from truetune.settings.read_truetune_settings import validate_settings
 
     options = TrialOptions(
@@ -579,6 +581,7 @@ def reward(
         own_forms=tuple(answer_forms),
         completions_as=completions,
         python_only=guard == "python",
+        verifiers=VERIFIERS,
     )
     spec = validate_settings(settings, "truetune.reward")
     return check_reward(

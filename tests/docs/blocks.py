@@ -16,7 +16,8 @@
 - `truetune` commands in all of these, indented blocks (all lines from one that begins with `truetune `), and `inline
   code` that begins with `truetune ` are held against the command line: unknown commands and options fail.
 - A comment straight above a block says what is different: `<!-- test: continues -->` (in the same folder, and with the
-  same names, as the block before), `<!-- test: exit=1 -->` (this exit code, of the last line, and no other).
+  same names, as the block before), `<!-- test: exit=1 -->` (this exit code, of the last line, and no other),
+  `<!-- test: needs=math_verify -->` (run only where this module is installed).
 - Directives (`{toctree}`, `{figure}`) are the site's.
 - Slow commands (test_blocks.SLOW) are run once, however often the line stands on the pages, but where blocks go on:
   write them the same (`truetune rehearse -- python train.py`), they cost seconds.

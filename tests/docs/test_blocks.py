@@ -7,6 +7,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -33,12 +34,22 @@ def chains() -> list[list[Block]]:
     """Blocks that are run; those that go on stand behind what they go on from."""
     found: list[list[Block]] = []
     for block in blocks():
-        if block.language in figures.RUN and block.page not in figures.ELSEWHERE:
+        if (
+            block.language in figures.RUN
+            and block.page not in figures.ELSEWHERE
+            and not lacks_module(block)
+        ):
             if "continues" in block.note and found and found[-1][-1].page == block.page:
                 found[-1].append(block)
             else:
                 found.append([block])
     return found
+
+
+def lacks_module(block: Block) -> bool:
+    """Does it need a module that is not installed?"""
+    needed = re.search(r"needs=(\w+)", block.note)
+    return needed is not None and find_spec(needed[1]) is None
 
 
 def owners() -> dict[str, str]:

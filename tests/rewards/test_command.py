@@ -31,6 +31,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "rewards.py").write_text(EXACT)
     (tmp_path / "rows.jsonl").write_text(ROWS)
     monkeypatch.chdir(tmp_path)
+    # test_compare_with_verifiers.py is about these; a second for each of the runs here.
+    monkeypatch.setattr("truetune.rewards.verifiers.VERIFIERS", ())
     return tmp_path
 
 

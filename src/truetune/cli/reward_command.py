@@ -95,7 +95,8 @@ def reward(
     FUNCTION is FILE.py:NAME or MODULE:NAME. It gets right answers in some 30 forms, then wrong, empty and repeated
     ones, lists of all answers, prompts, and right answers in thoughts; the same completions again, in another order and
     alone; and texts that make functions raise or hang. It runs in a process that can write nowhere but in a temporary
-    folder and reaches no other machine. The exit code is 1 where a finding is an error.
+    folder and reaches no other machine. Where math-verify is installed, its verdicts on the same completions are shown
+    beside those of FUNCTION. The exit code is 1 where a finding is an error.
 
     \b
     Examples:
@@ -106,6 +107,7 @@ def reward(
     from truetune.errors import UsageError
     from truetune.rewards.check_reward import check_reward
     from truetune.rewards.trial_in_progress import TrialOptions
+    from truetune.rewards.verifiers import VERIFIERS
 
     bad = next((form for form in forms if form.count("{}") != 1), None)
     if bad is not None:
@@ -123,6 +125,7 @@ def reward(
             own_forms=forms,
             completions_as=completions_as,
             python_only=guard == "python",
+            verifiers=VERIFIERS,
         ),
         spec=spec_of_options(options),
     )

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from truetune.generation.verifier_comparison import VerifierComparison
+
 AttackKind = Literal[
     "empty",
     "wrong",
@@ -274,6 +276,8 @@ class RewardTrial:
     """Completions that were scored again in other calls"""
     changed: tuple[ChangedScore, ...] = ()
     accesses: tuple[Access, ...] = ()
+    comparisons: tuple[VerifierComparison, ...] = ()
+    """With the verifiers of mathematics that are installed"""
     notes: tuple[str, ...] = field(default=())
 
     @property

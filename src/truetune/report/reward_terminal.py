@@ -1,7 +1,8 @@
 """What `truetune reward` tried, on a terminal: which forms of an answer are paid, and what else is.
 
 Two tables, for a reader asks two things: what does the function accept, and what can be had for nothing. Forms that get
-the same are one line, since most functions pay one form and refuse thirty.
+the same are one line, since most functions pay one form and refuse thirty. Where a verifier of mathematics is
+installed, a third one shows where it and the function differ.
 """
 
 from __future__ import annotations
@@ -12,8 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from truetune.checks.reward.cases_of_scored_completions import format_reward
+from truetune.checks.reward.cases_of_scored_completions import format_reward, quote_completion
 from truetune.generation.reward_trial import AttackKind, FormScores, RewardTrial
+from truetune.generation.verifier_comparison import (
+    ComparedCompletion,
+    ComparedKind,
+    VerifierComparison,
+)
 from truetune.report.draw_what_each_kind_of_report_adds import draw_details_by_kind
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import count_noun, escape_invisible_characters
@@ -38,6 +44,19 @@ KINDS: dict[AttackKind, str] = {
     "bag of words": "its words among 20 others, by the alphabet",
 }
 """What was tried, for a reader"""
+COMPARED_KINDS: dict[ComparedKind, str] = {
+    "right": "right answers, in forms that it pays",
+    "spelling": "right answers in other spellings",
+    "empty": KINDS["empty"],
+    "wrong": KINDS["wrong"],
+    "part": KINDS["part"],
+    "near miss": KINDS["near miss"],
+    "candidates": KINDS["candidates"],
+    "prompt": KINDS["prompt"],
+    "thoughts": KINDS["thoughts"],
+    "taken back": KINDS["taken back"],
+}
+"""What was compared with a verifier, for a reader"""
 DEPENDENCE = {
     "answer": "scores depend on the right answer",
     "form": "scores depend on the text alone",
@@ -54,6 +73,8 @@ def _draw_reward(report: RewardReport, console: Console, verbose: bool) -> None:
     console.print()
     _draw_forms(trial, console, verbose)
     _draw_attacks(trial, console)
+    for comparison in trial.comparisons:
+        _draw_comparison(comparison, console)
     for note in trial.notes:
         console.print(
             Text(escape_invisible_characters(f"note: {note}"), style="dim"), soft_wrap=True
@@ -153,3 +174,64 @@ def attack_lines(trial: RewardTrial) -> Iterator[tuple[str, int, int]]:
         # A right answer may well be paid where it is said twice: only more than once is a fault.
         if tried_completions and kind != "repeated":
             yield name, sum(one.is_paid for one in tried_completions), len(tried_completions)
+
+
+def agreement_with_verifier(comparison: VerifierComparison) -> str:
+    """`agrees with math-verify on 1,120 of 1,153 completions`, or why that is not known."""
+    name = f"{comparison.verifier} {comparison.version}".strip()
+    if not comparison.compared:
+        return f"not compared with {name}: {comparison.problem}"
+    text = f"agrees with {name} on {comparison.agreed:,} of {count_noun(comparison.compared, 'completion')}"
+    if comparison.without_verdict:
+        text += f"; it gives no verdict on {comparison.without_verdict:,} more"
+    if comparison.not_compared:
+        text += f"; {comparison.not_compared:,} more were not compared: {comparison.problem}"
+    return text
+
+
+def _draw_comparison(comparison: VerifierComparison, console: Console) -> None:
+    """Draw where the function and a verifier differ, by kind of completion, and who is right."""
+    console.print()
+    console.print(Text(escape_invisible_characters(agreement_with_verifier(comparison))))
+    if not comparison.differences:
+        return
+    verifier = comparison.verifier
+    table = _table("what was tried", "paid by the function alone", f"by {verifier} alone")
+    by_kind = {one.kind: one for one in comparison.kinds}
+    for kind, name in COMPARED_KINDS.items():
+        counts = by_kind.get(kind)
+        if counts is not None and counts.function_alone + counts.verifier_alone:
+            table.add_row(
+                name,
+                f"{counts.function_alone:,} of {counts.compared:,}",
+                f"{counts.verifier_alone:,} of {counts.compared:,}",
+            )
+    console.print(table)
+    for line in _lines_on_differences(comparison):
+        console.print(Text(escape_invisible_characters(line)))
+
+
+def _lines_on_differences(comparison: VerifierComparison) -> Iterator[str]:
+    """Who is right where both differ, by how the completions were made, and the shortest example of each direction."""
+    verifier = comparison.verifier
+    right, of = comparison.function_is_right, len(comparison.differences)
+    yield (
+        f"of {count_noun(of, 'difference')} the function is right in {right:,} and {verifier} in {of - right:,}, by how"
+        " the completions were made"
+    )
+    for payer, example in (
+        ("the function", comparison.first_of_function_alone),
+        (verifier, comparison.first_of_verifier_alone),
+    ):
+        if example is not None:
+            yield f"{payer} alone pays: {_describe_difference(example, verifier)}"
+
+
+def _describe_difference(one: ComparedCompletion, verifier: str) -> str:
+    """A completion that one of both pays, and who is right."""
+    made = "made to be right" if one.is_right else "made to be wrong"
+    who = "the function" if one.is_judged_right_by_function else verifier
+    return (
+        f"row {one.row}, {one.what}: {quote_completion(one.completion)} gets {format_reward(one.score)}, where"
+        f" {quote_completion(one.reference)} is right; {made}, so {who} is right"
+    )

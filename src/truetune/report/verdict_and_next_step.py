@@ -200,11 +200,16 @@ def _server_verdict(report: ServiceReport) -> str:
 
 def _reward_verdict(report: RewardReport) -> str:
     """The verdict on a reward function: what it pays, and what else."""
-    from truetune.report.reward_terminal import attack_lines, summary_of_trial
+    from truetune.report.reward_terminal import (
+        agreement_with_verifier,
+        attack_lines,
+        summary_of_trial,
+    )
 
     paid = [f"{name} ({count} of {of})" for name, count, of in attack_lines(report.trial) if count]
     also = f"; it also pays for {', '.join(paid)}" if paid else ""
-    return f"{summary_of_trial(report.trial)}{also}."
+    agreement = "".join(f"; {agreement_with_verifier(one)}" for one in report.trial.comparisons)
+    return f"{summary_of_trial(report.trial)}{also}{agreement}."
 
 
 def _answers_verdict(report: SampleReport) -> str:

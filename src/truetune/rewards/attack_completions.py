@@ -110,7 +110,8 @@ def wrong_answers(answer: RightAnswer, others: Sequence[RightAnswer]) -> WrongAn
         wrong.append(("another row's answer", of_row.text))
     digit = re.search(r"\d(?=\D*$)", answer.text)
     if not wrong and digit:
-        changed = str((int(digit[0]) + 3) % 10)
+        # No 0: nothing may be divided by it.
+        changed = str((int(digit[0]) + 3) % 10 or 5)
         wrong.append(
             ("another digit", answer.text[: digit.start()] + changed + answer.text[digit.end() :])
         )
@@ -122,6 +123,9 @@ def wrong_answers(answer: RightAnswer, others: Sequence[RightAnswer]) -> WrongAn
 def _is_surely_other(one: RightAnswer, answer: RightAnswer) -> bool:
     """Is an answer another one than the row's, whatever a function takes for equal?"""
     if one.kind != answer.kind or one.value == answer.value:
+        return False
+    # 2\sqrt{2} and \sqrt{8} are one number.
+    if one.is_formula or answer.is_formula:
         return False
     texts = one.text.casefold(), answer.text.casefold()
     # One that holds the other is judged as a part of it.

@@ -36,6 +36,7 @@ NOT_HANDED_ON = ("prompt", "completion", "completion_ids")
 """Columns that TRL hands to no reward function"""
 # Chosen, not measured: an answer of more words is prose, of which no other wording is known to be equal.
 MAX_SHORT_ANSWER_CHARACTERS = 60
+_FORMULA = re.compile(r"\\[A-Za-z]+|\w\^[\w{-]")
 _FRACTION = re.compile(r"\\?[dt]?frac\{(-?\d+)\}\{(\d+)\}|(-?\d+)\s*/\s*(\d+)")
 
 
@@ -70,6 +71,21 @@ class RightAnswer:
     def is_short(self) -> bool:
         """Is it an answer of one line, and no prose?"""
         return "\n" not in self.text and len(self.text) <= MAX_SHORT_ANSWER_CHARACTERS
+
+    @property
+    def is_fraction(self) -> bool:
+        """Is it a fraction of two whole numbers, whose value is known?"""
+        return _FRACTION.fullmatch(self.text) is not None
+
+    @property
+    def is_formula(self) -> bool:
+        """Is it a short formula of LaTeX, whose value is not known here: `2\\sqrt{2}`?"""
+        return (
+            self.kind is None
+            and self.is_short
+            and not self.is_fraction
+            and _FORMULA.search(self.text) is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 
 from truetune.generation.reward_trial import SpellingScores, TriedCompletion, is_above
+from truetune.generation.verifier_comparison import ComparedCompletion
 from truetune.rewards.answer_forms import (
     AnswerForm,
     answer_after_other_numbers,
@@ -49,6 +50,11 @@ def try_spellings(trial: TrialInProgress) -> None:
         for (name, text), score in zip(spellings, scores, strict=True):
             is_paid = _is_nearer_to_right(score, right, of_wrong)
             results.setdefault(name, []).append((row, text, is_paid))
+            trial.right_ones.append(
+                ComparedCompletion(
+                    "spelling", name.strip(), row.number, answer.text, text, score, is_paid
+                )
+            )
     for name, outcomes in results.items():
         # The example is one that is refused, where there is one.
         row, text, _ = min(outcomes, key=lambda outcome: outcome[2])

@@ -13,10 +13,12 @@ from truetune.generation.reward_trial import (
     TriedCompletion,
     UnpaidReference,
 )
+from truetune.generation.verifier_comparison import ComparedCompletion
 from truetune.rewards.answer_forms import AnswerForm
 from truetune.rewards.attack_completions import NO_ANSWER, WrongAnswers, wrong_answers
 from truetune.rewards.rows_for_rewards import RewardRow, RightAnswer
 from truetune.rewards.score_completions import CompletionScorer, RowCompletion
+from truetune.rewards.verifiers import Verifier
 
 CompletionsAs = Literal["auto", "text", "messages"]
 STAND_IN_ANSWER = "42"
@@ -41,6 +43,8 @@ class TrialOptions:
     own_forms: tuple[str, ...] = ()
     completions_as: CompletionsAs = "auto"
     python_only: bool = False
+    verifiers: tuple[Verifier, ...] = ()
+    """Whose verdicts are compared with the function's, where they are installed"""
 
 
 @dataclass(slots=True)
@@ -64,6 +68,8 @@ class TrialInProgress:
     """May it tell a right answer from another row's? Not without a column of the rows"""
     unpaid: list[UnpaidReference] = field(default_factory=list)
     tried: list[TriedCompletion] = field(default_factory=list)
+    right_ones: list[ComparedCompletion] = field(default_factory=list)
+    """Right answers in the forms that are paid for some row, and their other spellings"""
     changed: list[ChangedScore] = field(default_factory=list)
     right_rows: int = 0
     usual_wrong: float | None = None

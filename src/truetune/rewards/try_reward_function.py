@@ -5,6 +5,7 @@
 2. In the form that is paid best, completions that should score low are scored beside the right one of each row.
 3. The same completions are scored again, in another order, alone, and in a new process.
 4. Texts as of models that fail are scored, and texts as of models that do not stop.
+5. Verifiers of mathematics that are installed judge the completions of 1 and 2 as well.
 
 The trade-off: what no form is paid for can't be attacked. A function for code, or for an equation, is judged on its
 robustness alone, unless the rows have completions that it pays for (`golden`).
@@ -29,6 +30,7 @@ from truetune.generation.reward_trial import (
     is_above,
     is_at_least,
 )
+from truetune.generation.verifier_comparison import ComparedCompletion, VerifierComparison
 from truetune.rewards.answer_forms import (
     AnswerForm,
     answer_forms,
@@ -43,6 +45,7 @@ from truetune.rewards.attack_completions import (
     long_texts,
 )
 from truetune.rewards.compare_calls import compare_calls, compare_with_new_process
+from truetune.rewards.compare_with_verifiers import compare_with_verifiers
 from truetune.rewards.reward_process import LoadedFunction, RewardProcess, RewardTarget
 from truetune.rewards.rows_for_rewards import (
     GIVEN_BY_TRL,
@@ -123,7 +126,8 @@ def try_reward_function(
             _try_all(trial, loaded, choice, options)
             trial.changed += compare_with_new_process(trial, target, options)
         accesses = process.note_accesses()
-        return _result(target, trial, loaded, choice, accesses, options)
+        comparisons = compare_with_verifiers(trial, options)
+        return _result(target, trial, loaded, choice, accesses, comparisons, options)
 
 
 def _message_for_no_completions(target: RewardTarget, loaded: LoadedFunction) -> str:
@@ -276,7 +280,26 @@ def _try_forms(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
                 sum(right is None for right in right_scores),
             )
         )
+        if trial.forms[-1].paid:
+            for row, (right, wrong) in zip(rows, pairs, strict=True):
+                _note_right_one(trial, row, form, right, wrong)
     trial.paid_forms = _choose_paid_forms(trial.forms[-len(forms) :], forms)
+
+
+def _note_right_one(
+    trial: TrialInProgress,
+    row: RewardRow,
+    form: AnswerForm,
+    right: float | None,
+    wrong: float | None,
+) -> None:
+    """Keep what the right answer of a row gets in a form, beside a wrong one, for the comparison with verifiers."""
+    text = trial.answers[row.number].text
+    trial.right_ones.append(
+        ComparedCompletion(
+            "right", form.name, row.number, text, form.fill(text), right, is_above(right, wrong)
+        )
+    )
 
 
 def _choose_paid_forms(
@@ -350,6 +373,7 @@ def _attack_row(trial: TrialInProgress, row: RewardRow) -> None:
         if place == 0:
             trial.right_rows += 1
             trial.skipped += right is None
+            _note_right_one(trial, row, form, right, of_wrong)
         if not is_above(right, of_wrong):
             if place == 0:
                 empty = _highest(
@@ -495,6 +519,7 @@ def _result(
     loaded: LoadedFunction,
     choice: ColumnChoice,
     accesses: tuple[Access, ...],
+    comparisons: tuple[VerifierComparison, ...],
     options: TrialOptions,
 ) -> RewardTrial:
     """All that was found, as the rules read it."""
@@ -548,5 +573,6 @@ def _result(
         compared=trial.compared,
         changed=tuple(trial.changed),
         accesses=accesses,
+        comparisons=comparisons,
         notes=tuple(trial.notes),
     )

@@ -72,6 +72,17 @@ def _numbers_read_in_part(trial: RewardTrial) -> tuple[SpellingScores, ...]:
     return (tried,) if tried is not None and tried.paid else ()
 
 
+def _lines_on_verifiers(trial: RewardTrial) -> Iterator[str]:
+    """How many of the refused spellings a verifier of mathematics takes for right."""
+    for comparison in trial.comparisons:
+        of_kind = next((one for one in comparison.kinds if one.kind == "spelling"), None)
+        if of_kind is not None and of_kind.verifier_alone:
+            yield (
+                f"{comparison.verifier} takes {of_kind.verifier_alone:,} of {of_kind.compared:,} completions with such"
+                " spellings for right that the function refuses"
+            )
+
+
 def _case_of_spelling(one: SpellingScores) -> Case:
     """A spelling that is refused."""
     return Case(
@@ -126,6 +137,7 @@ class RewardRefusesEqualSpellings(RewardRule):
                     f"row {one.row}: {quote_completion(one.example)} is paid as the right answer"
                     for one in in_part
                 ),
+                *_lines_on_verifiers(trial),
             ],
             cases=[
                 _case_of_spelling(one) for one in sorted(refused, key=lambda one: one not in mixed)
