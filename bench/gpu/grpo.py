@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -82,6 +82,8 @@ class AuditOutcome:
     completions: int
     verdicts: Mapping[str, str]
     """Code of a rule -> what it measured, its finding, or why it did not judge"""
+    judged: tuple[str, ...]
+    """Codes of all rules that looked and found nothing"""
     found: tuple[str, ...]
     """Codes of all rules that have a finding"""
     noting_s: float
@@ -89,10 +91,15 @@ class AuditOutcome:
     judging_s: float
     """Seconds"""
 
-    @property
-    def has_failed(self) -> bool:
-        """Does the sampler differ from the trainer, or the policy from itself?"""
-        return bool({FIRST_RATIO, SAMPLER_DIFFERENCE} & set(self.found))
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> AuditOutcome:
+        """What JSON makes of one."""
+        codes = {name: tuple(values[name]) for name in ("judged", "found")}
+        return cls(**{**values, **codes})
+
+    def are_clean(self, codes: Sequence[str]) -> bool:
+        """Did these rules judge, and find nothing?"""
+        return set(codes) <= set(self.judged)
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ class RunResult:
                 **values,
                 "mean_rewards": tuple(values["mean_rewards"]),
                 "said": tuple(values["said"]),
-                "audit": audit and AuditOutcome(**{**audit, "found": tuple(audit["found"])}),
+                "audit": audit and AuditOutcome.from_values(audit),
             }
         )
 
@@ -174,7 +181,7 @@ def _compare(ours: RunFiles, theirs: RunFiles, name: str, budget: Budget) -> Ite
     yield _ratios(f"{name}: truetune / TRL", results)
     if "truetune" not in results:
         return
-    yield _audit_entry(f"{name}: audit", results["truetune"])
+    yield _audit_entry(f"{name}: audit", results["truetune"], ours.sampler)
     plan = partial(_plan_entry, f"{name}: plan", ours, results["truetune"].peak, _card_gib())
     yield measure_guarded(SECTION, f"{name}: plan", budget, 0, plan)
 
@@ -284,8 +291,9 @@ def _ratios(name: str, results: Mapping[Contender, RunResult]) -> Entry:
     return Entry(SECTION, name, "measured", figures)
 
 
-def _audit_entry(name: str, result: RunResult) -> Entry:
-    """The verdict on the first rollouts, and its cost."""
+def _audit_entry(name: str, result: RunResult, sampler: Sampler) -> Entry:
+    """The verdict on the first rollouts, and its cost. It passes where both rules looked and found nothing; where
+    transformers samples by the trainer's own model, that is the first ratio alone."""
     audit = result.audit
     if audit is None:
         note = "the run ended without a verdict on its rollouts"
@@ -301,7 +309,9 @@ def _audit_entry(name: str, result: RunResult) -> Entry:
         "seconds to judge": round(audit.judging_s, 3),
         "share of the run": round(cost / result.all_s, 4),
     }
-    return Entry(SECTION, name, "failed" if audit.has_failed else "passed", figures)
+    codes = (FIRST_RATIO, SAMPLER_DIFFERENCE) if sampler == "vLLM" else (FIRST_RATIO,)
+    holds = audit.are_clean(codes) and SAMPLER_DIFFERENCE not in audit.found
+    return Entry(SECTION, name, "passed" if holds else "failed", figures)
 
 
 def _plan_entry(name: str, files: RunFiles, peak: float | None, card: float | None) -> Entry:
@@ -429,6 +439,7 @@ def _train_by_truetune(
     return AuditOutcome(
         completions=report.completions,
         verdicts={code: _verdict_of_rule(report, code) for code in codes},
+        judged=tuple(examined.code for examined in report.examined),
         found=tuple(dict.fromkeys(finding.code for finding in report.findings)),
         noting_s=sum(noting),
         judging_s=report.seconds,

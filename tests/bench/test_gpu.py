@@ -76,17 +76,28 @@ def test_trainings_by_rewards_are_compared_in_small(
 
 
 @pytest.mark.parametrize(
-    ("found", "status"), [((), "passed"), (("ROL017",), "passed"), (("ROL010",), "failed")]
+    ("judged", "found", "with_transformers", "with_vllm"),
+    [
+        (("ROL008", "ROL010"), ("ROL017",), "passed", "passed"),
+        (("ROL008",), ("ROL010",), "failed", "failed"),
+        # Neither rule found anything, and one of them had nothing to look at.
+        (("ROL008",), (), "passed", "failed"),
+        (("ROL010",), ("ROL008",), "failed", "failed"),
+    ],
 )
-def test_a_sampler_that_differs_from_the_trainer_fails(found: tuple[str, ...], status: str) -> None:
-    verdicts = {"ROL008": "clean", "ROL010": "clean"}
-    audit = grpo.AuditOutcome(8, verdicts, found, noting_s=0.5, judging_s=0.5)
+def test_a_sampler_fails_where_it_differs_from_the_trainer_or_is_not_judged(
+    judged: tuple[str, ...], found: tuple[str, ...], with_transformers: str, with_vllm: str
+) -> None:
+    verdicts = {"ROL008": "a figure", "ROL010": "a figure"}
+    audit = grpo.AuditOutcome(8, verdicts, judged, found, noting_s=0.5, judging_s=0.5)
     run = grpo.RunResult(64.0, 2, 4.0, 6.0, 10.0, None, (0.5, 0.25), audit, ("a line",))
     # As the process of a run with vLLM hands it back.
     run = grpo.RunResult.from_json(run.to_json())
+    assert run.audit == audit
     assert run.mean_rewards == (0.5, 0.25)
-    entry = grpo._audit_entry("audit", run)
-    assert (entry.status, entry.figures["share of the run"]) == (status, 0.1)
+    entry = grpo._audit_entry("audit", run, "transformers")
+    assert (entry.status, entry.figures["share of the run"]) == (with_transformers, 0.1)
+    assert grpo._audit_entry("audit", run, "vLLM").status == with_vllm
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
