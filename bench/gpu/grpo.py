@@ -43,8 +43,6 @@ SKIPPED = 4
 ITERATIONS = 2
 """Steps that learn from one rollout. With one, the loss takes its own log-probabilities as the old ones, and there is
 no first ratio to judge."""
-MAX_LENGTH = 1024
-"""Tokens of a prompt with its answer"""
 FIRST_RATIO, SAMPLER_DIFFERENCE = "ROL008", "ROL010"
 NEEDS_VLLM = "needs a GPU and vLLM"
 
@@ -60,6 +58,9 @@ class RunFiles:
     """Folder of weights and tokenizer"""
     data: Path
     """Chats, whose last answers are no part of the prompts"""
+    max_length: int
+    """Tokens of the longest prompt with its answer. A longer limit would change no batch, and the plan reckons with
+    rows of that length."""
     out: Path
     """Folder that it writes to"""
 
@@ -157,16 +158,13 @@ def _measure_race(race: RewardRace, work: Path, budget: Budget) -> Iterator[Entr
     if budget.left < len(CONTENDERS) * race.expected_s:
         yield Entry(SECTION, title, "not run", note="the time of the section was used up")
         return
-    model, data = _make_model_and_data(race, work)
+    make_files = _make_inputs(race, work)
     for sampler in SAMPLERS:
         name = f"{title}, {sampler}"
         if sampler == "vLLM" and not _has_card_and_vllm():
             yield Entry(SECTION, name, "not run", note=NEEDS_VLLM)
             continue
-        ours, theirs = (
-            RunFiles(race, contender, sampler, model, data, work / f"{sampler}-{contender}")
-            for contender in CONTENDERS
-        )
+        ours, theirs = (make_files(contender, sampler) for contender in CONTENDERS)
         yield from _compare(ours, theirs, name, budget)
 
 
@@ -200,15 +198,15 @@ def _card_gib() -> float | None:
     return float(torch.cuda.get_device_properties(0).total_memory / GIB)
 
 
-def _make_model_and_data(race: RewardRace, work: Path) -> tuple[Path, Path]:
-    """Weights from the seed with their tokenizer in one folder, and a file of chats."""
+def _make_inputs(race: RewardRace, work: Path) -> Callable[[Contender, Sampler], RunFiles]:
+    """Weights from the seed with their tokenizer in one folder, and a file of chats: what each run of a race takes."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     generations = (race.steps + SKIPPED) // ITERATIONS
     prompts = race.batch * race.accumulation // race.group
-    # Each prompt is asked once, so that no run reaches the end of an epoch.
-    data, tokenizer = make_questions(work, count=(generations + 1) * prompts)
+    # Each prompt is asked once, so that the longest one is among them, and no run begins a second epoch.
+    data, tokenizer = make_questions(work, count=generations * prompts)
     stop = tokenizer.convert_tokens_to_ids("<|im_end|>")
     shape = {**SHAPES[race.shape], "vocab_size": len(tokenizer)}
     config = AutoConfig.for_model(
@@ -229,7 +227,32 @@ def _make_model_and_data(race: RewardRace, work: Path) -> tuple[Path, Path]:
     tokenizer.save_pretrained(str(folder))
     del model
     free_memory()
-    return folder, data
+    longest = _longest_prompt(data, tokenizer)
+
+    def make_files(contender: Contender, sampler: Sampler) -> RunFiles:
+        return RunFiles(
+            race,
+            contender,
+            sampler,
+            folder,
+            data,
+            longest + race.max_completion_length,
+            work / f"{sampler}-{contender}",
+        )
+
+    return make_files
+
+
+def _longest_prompt(data: Path, tokenizer: Any) -> int:
+    """Tokens."""
+    return max(
+        len(
+            tokenizer.apply_chat_template(
+                row["prompt"], add_generation_prompt=True, return_dict=False
+            )
+        )
+        for row in _prompts(data)
+    )
 
 
 def _measure_run(
@@ -559,7 +582,7 @@ def _settings(files: RunFiles) -> Any:
             "model": str(files.model),
             "tokenizer": str(files.model),
             "data": str(files.data),
-            "max_length": MAX_LENGTH,
+            "max_length": files.max_length,
             "watch": {"prompts": 0},
             # A training of its own, in miniature; `truetune rehearse` is measured elsewhere.
             "rehearsal": False,

@@ -15,6 +15,7 @@ from bench.gpu.size import CARD, TINY
 from bench.memory import SHAPES
 from truetune.errors import UsageError
 from truetune.training.audit_first_rollouts import MAX_PASSES
+from truetune.training.rollout_rows import RolloutRows, load_rollout_data
 
 
 def test_sections_measure_in_small(tmp_path: Path) -> None:
@@ -108,8 +109,13 @@ def test_a_run_with_vllm_gets_as_far_as_its_engine(
         "truetune.training.audit_first_rollouts.try_own_reward_functions", lambda *_: ()
     )
     (race,) = TINY.reward_races
-    model, data = grpo._make_model_and_data(race, tmp_path)
-    files = grpo.RunFiles(race, "truetune", "vLLM", model, data, tmp_path / "run")
+    files = grpo._make_inputs(race, tmp_path)("truetune", "vLLM")
+    # The plan reckons with the longest row; a shorter limit would drop its prompt.
+    rows = load_rollout_data(grpo._recipe(files).spec).train
+    assert isinstance(rows, RolloutRows)
+    lengths = [len(row.prompt.ids) for row in rows.rows]
+    assert len(lengths) == race.batch // race.group * (race.steps + grpo.SKIPPED) // grpo.ITERATIONS
+    assert max(lengths) + race.max_completion_length == files.max_length
     assert grpo.RunFiles.from_json(files.to_json()) == files
     # The engine reserves 0.3 of a card, and the plan counts it.
     for measured, status in ((25.5, "passed"), (40.0, "failed")):
