@@ -1,6 +1,6 @@
 """The GPU bench: what truetune says and does, measured on one CUDA card by one command.
 
-python -m bench.gpu --out FOLDER             on a machine with a card: all sections, in 8 minutes
+python -m bench.gpu --out FOLDER             on a machine with a card: all sections, in 14 minutes
 python -m bench.gpu --out FOLDER --size tiny on any machine, in small: does the bench itself work?
 python -m bench.gpu.page FOLDER/gpu.json     write the page once more from results
 

@@ -28,6 +28,7 @@ PACKAGES = (
     "kernels",
     "liger-kernel",
     "bitsandbytes",
+    "vllm",
     "truetune",
 )
 

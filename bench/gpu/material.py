@@ -93,6 +93,22 @@ def make_material(work: Path, *, chats: int, max_length: int, answer_words: int 
     return Material(folder, tokenizer, *encodings)
 
 
+def make_questions(work: Path, *, count: int) -> tuple[Path, Any]:
+    """Chats as a file, and a tokenizer trained on them: what a training by rewards takes.
+
+    Args:
+        work: an empty folder.
+        count: chats; what stands before the last answer of each is a prompt.
+
+    Returns:
+        The file, and transformers' PreTrainedTokenizerFast.
+    """
+    rows = list(_chats(count, answer_words=30))
+    data = work / "chats.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return data, _train_tokenizer(work / "tokenizer", rows)
+
+
 def small_config(
     family: Family, ids: int, *, hidden: int, layers: int, spread: float = WIDE_SPREAD
 ) -> Any:

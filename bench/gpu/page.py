@@ -28,6 +28,7 @@ TITLES: Mapping[str, str] = {
     "correctness": "Packed as alone, on the card as on the CPU",
     "memory": "The plan beside the card",
     "throughput": "Training beside TRL",
+    "grpo": "Training by rewards beside TRL",
 }
 """Section -> its heading, in the order of the page"""
 INTRODUCTIONS: Mapping[str, str] = {
@@ -38,6 +39,10 @@ INTRODUCTIONS: Mapping[str, str] = {
     " allocator holds. A plan that is off by more than 15 % fails.",
     "throughput": "The same model, packed rows, optimizer and settings in one process, in turn. Start included: from"
     " building the trainer to its last step. MFU leaves attention out.",
+    "grpo": "`truetune train` with `method: grpo` and TRL's own GRPOTrainer: the same weights, prompts, seed and"
+    " settings; each rollout is learned from twice. Timed steps come after those that the audit records; the whole time"
+    " of truetune has its checks and its saved weights in it. The plan is its largest moment; off by more than 15 %, it"
+    " fails.",
 }
 
 

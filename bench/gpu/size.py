@@ -42,6 +42,29 @@ class Race:
 
 
 @dataclass(frozen=True)
+class RewardRace:
+    """One comparison of trainings by rewards: the same model, prompts and settings in `truetune train` and in TRL."""
+
+    shape: str
+    """Of bench.memory.SHAPES; its vocabulary is the tokenizer's"""
+    trains: FullOrLora
+    group: int
+    """Answers to a prompt"""
+    batch: int
+    """Answers in one forward pass: whole groups"""
+    accumulation: int
+    """Forward passes in a step"""
+    max_completion_length: int
+    """Tokens of an answer. Random weights hardly ever write a stop token: most answers are as long."""
+    steps: int
+    """Timed ones. Each rollout is learned from twice, so that two steps are one generation."""
+    expected_s: float
+    """Seconds that one contender takes where transformers samples"""
+    expected_with_vllm_s: float
+    """The same where vLLM does, with the start of its engine"""
+
+
+@dataclass(frozen=True)
 class Size:
     """All sizes of one run of the bench."""
 
@@ -61,6 +84,7 @@ class Size:
     """Of bench.gpu.laws"""
     memory: tuple[Case, ...]
     races: tuple[Race, ...]
+    reward_races: tuple[RewardRace, ...]
 
 
 CARD = Size(
@@ -110,6 +134,31 @@ CARD = Size(
         Race("llama-3.2-1b", "lora", 2048, 4, steps=10, rounds=1, answer_words=150, expected_s=14),
         Race("qwen3-0.6b", "full", 4096, 4, steps=10, rounds=1, answer_words=30, expected_s=14),
     ),
+    # Guesses of the seconds: 128 forward passes of 30 ms a generation, and a minute for the start of vLLM.
+    reward_races=(
+        RewardRace(
+            "qwen3-0.6b",
+            "full",
+            group=8,
+            batch=16,
+            accumulation=4,
+            max_completion_length=128,
+            steps=6,
+            expected_s=50,
+            expected_with_vllm_s=100,
+        ),
+        RewardRace(
+            "llama-3.2-1b",
+            "lora",
+            group=8,
+            batch=16,
+            accumulation=4,
+            max_completion_length=128,
+            steps=6,
+            expected_s=50,
+            expected_with_vllm_s=100,
+        ),
+    ),
 )
 TINY = Size(
     "tiny",
@@ -122,5 +171,18 @@ TINY = Size(
     law_configurations=("LoRA, bf16, checkpointing", "control: packed without borders"),
     memory=(Case("tiny-llama", 2, 64, MIXED),),
     races=(Race("tiny-llama", "lora", 128, 1, steps=1, rounds=1, answer_words=10, expected_s=0),),
+    reward_races=(
+        RewardRace(
+            "tiny-llama",
+            "full",
+            group=2,
+            batch=4,
+            accumulation=1,
+            max_completion_length=8,
+            steps=2,
+            expected_s=0,
+            expected_with_vllm_s=0,
+        ),
+    ),
 )
 SIZES = {size.name: size for size in (CARD, TINY)}
