@@ -6,6 +6,7 @@ callback judges its rollouts while it trains, and another one notes the step at 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ class HistoryEncodedAgain(Agent):
         return list(self.processing_class(text, add_special_tokens=False)["input_ids"])
 
 
-class ChangedOutput(GRPO):
+class ChangedOutput(GRPO, ABC):
     """Changes what a generation gave, as a method that is overridden does."""
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
@@ -99,8 +100,9 @@ class ChangedOutput(GRPO):
         self.change(output)
         return output
 
+    @abstractmethod
     def change(self, output: Any) -> None:
-        raise NotImplementedError
+        """Change what the rollout gave, in place."""
 
 
 class AllTokens(ChangedOutput):

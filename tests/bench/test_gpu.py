@@ -101,13 +101,7 @@ def test_a_sampler_fails_where_it_differs_from_the_trainer_or_is_not_judged(
     assert grpo._audit_entry("audit", run, "vLLM").status == with_vllm
 
 
-@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
-def test_a_run_with_vllm_gets_as_far_as_its_engine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "truetune.training.audit_first_rollouts.try_own_reward_functions", lambda *_: ()
-    )
+def test_the_plan_of_a_run_with_vllm_counts_its_engine(tmp_path: Path) -> None:
     (race,) = TINY.reward_races
     files = grpo._make_inputs(race, tmp_path)("truetune", "vLLM")
     # The plan reckons with the longest row; a shorter limit would drop its prompt.
@@ -122,6 +116,20 @@ def test_a_run_with_vllm_gets_as_far_as_its_engine(
         plan = grpo._plan_entry("plan", files, measured * grpo.GIB, card=80.0)
         assert plan.status == status, plan
         assert 24 < float(plan.figures["predicted GiB"] or 0) < 25
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("vllm") is not None,
+    reason="vLLM is installed: its engine would start, and take 0.3 of the machine's card",
+)
+def test_a_run_with_vllm_gets_as_far_as_its_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "truetune.training.audit_first_rollouts.try_own_reward_functions", lambda *_: ()
+    )
+    (race,) = TINY.reward_races
+    files = grpo._make_inputs(race, tmp_path)("truetune", "vLLM")
     # What its own process would do, in this one.
     asked, result = grpo.write_request(files)
     monkeypatch.setattr("sys.argv", ["grpo", str(asked), str(result)])

@@ -250,15 +250,7 @@ class _Function:
 
     def _call_as_verl(self, arguments: dict[str, Any]) -> list[Any]:
         """The scores of completions by a function of verl, which gives a number or an object with a `score`."""
-        texts = [_text_of_completion(one) for one in arguments["completions"]]
-        empty = [None] * len(texts)
-        infos = [{**(info or {}), **GIVEN_BY_VERL} for info in arguments.get("extra_info") or empty]
-        columns = {
-            "solution_str": texts,
-            "data_source": arguments.get("data_source") or empty,
-            "ground_truth": arguments.get("ground_truth") or empty,
-            "extra_info": infos,
-        }
+        columns = _columns_of_verl(arguments)
         if self.ending_of_verl:
             taken = {f"{name}s": values for name, values in columns.items()}
             given = {name: values for name, values in taken.items() if name in self.taken}
@@ -267,9 +259,22 @@ class _Function:
             names = [name for name in columns if name in self.taken]
             results = [
                 _result_awaited(self.function(**{name: columns[name][number] for name in names}))
-                for number in range(len(texts))
+                for number in range(len(arguments["completions"]))
             ]
         return [result["score"] if isinstance(result, dict) else result for result in results]
+
+
+def _columns_of_verl(arguments: dict[str, Any]) -> dict[str, list[Any]]:
+    """The arguments of TRL's form by the names under which verl gives them, one value for each completion."""
+    texts = [_text_of_completion(one) for one in arguments["completions"]]
+    empty = [None] * len(texts)
+    infos = arguments.get("extra_info") or empty
+    return {
+        "solution_str": texts,
+        "data_source": arguments.get("data_source") or empty,
+        "ground_truth": arguments.get("ground_truth") or empty,
+        "extra_info": [{**(info or {}), **GIVEN_BY_VERL} for info in infos],
+    }
 
 
 def _result_awaited(result: Any) -> Any:

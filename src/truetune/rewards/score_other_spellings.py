@@ -66,10 +66,7 @@ def try_parts_of_numbers(trial: TrialInProgress) -> None:
     """Score wrong numbers with a separator, of which one part is the right answer, where right numbers with one are
     refused: a pattern without the comma takes 450 of 12,450.
     """
-    refused = any(one.name == WITH_COMMAS and one.paid < one.rows for one in trial.spellings)
-    # Where any part of a text is paid, the commas are not what matters.
-    pays_parts = any(one.kind == "part" and one.is_paid for one in trial.tried)
-    if not refused or pays_parts or any(map(_asks_for_no_commas, trial.answered_rows)):
+    if not _may_commas_be_misread(trial):
         return
     form = trial.paid_forms[0]
     outcomes: list[tuple[RewardRow, str, bool]] = []
@@ -89,6 +86,14 @@ def try_parts_of_numbers(trial: TrialInProgress) -> None:
         trial.numbers_read_in_part = SpellingScores(
             WITH_COMMAS, row.number, text, len(outcomes), paid
         )
+
+
+def _may_commas_be_misread(trial: TrialInProgress) -> bool:
+    """Are right numbers with commas refused, though no prompt forbids commas and no part of a text is paid?"""
+    refused = any(one.name == WITH_COMMAS and one.paid < one.rows for one in trial.spellings)
+    # Where any part of a text is paid, the commas are not what matters.
+    pays_parts = any(one.kind == "part" and one.is_paid for one in trial.tried)
+    return refused and not pays_parts and not any(map(_asks_for_no_commas, trial.answered_rows))
 
 
 def _asks_for_no_commas(row: RewardRow) -> bool:

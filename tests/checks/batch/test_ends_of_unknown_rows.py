@@ -37,7 +37,7 @@ ANSWERS = (
 )
 
 
-class OnTheFly(torch.utils.data.Dataset):  # type: ignore[type-arg]
+class OnTheFly(torch.utils.data.Dataset[Row]):
     """Rows of ids, as a data set that tokenizes in `__getitem__` gives them."""
 
     def __init__(self, rows: list[Row]) -> None:

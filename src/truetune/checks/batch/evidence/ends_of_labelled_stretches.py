@@ -9,9 +9,10 @@ mask an equal part of each.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +72,15 @@ class _Stretch:
     prompt: int
 
 
+class _PlacedStretch(NamedTuple):
+    """A stretch of labels with the document that it stands in: the tokens from `start` to `end` of a line."""
+
+    sample: Sample
+    start: int
+    end: int
+    stretch: _Stretch
+
+
 def ends_learned_without_stop(audit: Audit) -> list[LearnedEnd]:
     """The ends of whole answers, where labels hold no stop token at all; empty where one does, or nothing is judged."""
     ends = ends_of_labelled_stretches(audit)
@@ -102,32 +112,44 @@ def _ends_in_lines(audit: Audit) -> Iterator[LearnedEnd]:
         for sample in lines_with_unshifted_labels(audit)
         if not sample.side and any(sample.supervised)
     ]
-    stretches = [
-        (sample, document, stretch)
-        for sample in lines
-        for document in _document_ranges(sample)
-        for stretch in _stretches_in_document(sample, document)
-    ]
+    placed = list(_placed_stretches(lines))
+    prompt_lengths = {one.stretch.prompt for one in placed}
     # Windows over a long text mask what they share with the one before, which is as much in each.
-    if any(stretch.prompt < MIN_MASKED_TOKENS for *_, stretch in stretches) or (
-        len({stretch.prompt for *_, stretch in stretches}) < 2
-    ):
+    if len(prompt_lengths) < 2 or min(prompt_lengths) < MIN_MASKED_TOKENS:
         return
-    is_cut_line = _lines_at_limit(lines)
+    lines_at_limit = _lines_at_limit(lines)
     limit, _ = length_limit_and_is_explicit(audit)
-    for sample, (start, end), stretch in stretches:
-        is_last = stretch.end == end
-        is_full = limit is not None and end - start >= limit
-        if is_last and (is_full or (id(sample) in is_cut_line and end == len(sample.ids))):
-            continue
-        behind = int(sample.ids[stretch.end]) if stretch.end < len(sample.ids) else None
-        yield LearnedEnd(
-            sample.place,
-            text_around(sample, stretch.end - 1),
-            tuple(sample.ids[stretch.start : stretch.end].tolist()),
-            sample,
-            stretch.end if stretch.end < end and behind in audit.stops else None,
-        )
+    for one in placed:
+        if not _is_cut_off(one, limit, lines_at_limit):
+            yield _learned_end(one, audit.stops)
+
+
+def _placed_stretches(lines: list[Sample]) -> Iterator[_PlacedStretch]:
+    """The stretches of labels in all documents of some lines, in order."""
+    for sample in lines:
+        for start, end in _document_ranges(sample):
+            for stretch in _stretches_in_document(sample, (start, end)):
+                yield _PlacedStretch(sample, start, end, stretch)
+
+
+def _is_cut_off(one: _PlacedStretch, limit: int | None, lines_at_limit: frozenset[int]) -> bool:
+    """Does a stretch end where a limit ends its document, or its line?"""
+    if one.stretch.end != one.end:
+        return False
+    is_full = limit is not None and one.end - one.start >= limit
+    is_at_end_of_line = one.end == len(one.sample.ids)
+    return is_full or (is_at_end_of_line and id(one.sample) in lines_at_limit)
+
+
+def _learned_end(one: _PlacedStretch, stops: Collection[int]) -> LearnedEnd:
+    """The end of a stretch, with the stop token right behind it that has no label."""
+    sample, stretch = one.sample, one.stretch
+    is_inside = stretch.end < min(one.end, len(sample.ids))
+    masked_stop = stretch.end if is_inside and int(sample.ids[stretch.end]) in stops else None
+    learned = tuple(sample.ids[stretch.start : stretch.end].tolist())
+    return LearnedEnd(
+        sample.place, text_around(sample, stretch.end - 1), learned, sample, masked_stop
+    )
 
 
 def _lines_at_limit(lines: list[Sample]) -> frozenset[int]:
