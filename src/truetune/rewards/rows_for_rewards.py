@@ -157,13 +157,19 @@ def _make_row(row: Mapping[str, Any], number: int) -> RewardRow:
     if isinstance(graded, Mapping) and "ground_truth" in graded:
         columns.setdefault("ground_truth", graded["ground_truth"])
     if isinstance(prompt, list) and all(isinstance(one, dict) for one in prompt):
-        messages = tuple(prompt)
-        # Rows of messages end with the answer, which is no part of the prompt.
-        if len(messages) > 1 and messages[-1].get("role") == "assistant":
-            messages = messages[:-1]
-        users = [str(one.get("content") or "") for one in messages if one.get("role") == "user"]
-        return RewardRow(number, users[-1] if users else "", messages, columns)
+        return _make_row_of_messages(tuple(prompt), number, columns)
     return RewardRow(number, str(prompt), None, columns)
+
+
+def _make_row_of_messages(
+    messages: tuple[dict[str, Any], ...], number: int, columns: dict[str, Any]
+) -> RewardRow:
+    """A row whose prompt is a chat; what its user says last is the question."""
+    # Rows of messages end with the answer, which is no part of the prompt.
+    if len(messages) > 1 and messages[-1].get("role") == "assistant":
+        messages = messages[:-1]
+    users = [str(one.get("content") or "") for one in messages if one.get("role") == "user"]
+    return RewardRow(number, users[-1] if users else "", messages, columns)
 
 
 def choose_reference_column(
@@ -232,13 +238,18 @@ def _are_answers(values: Sequence[Any]) -> bool:
     )
 
 
-def right_answer_of(value: Any) -> RightAnswer | None:
-    """The right answer that a reference holds; None where it is empty, or neither text nor number."""
+def _text_of_reference(value: Any) -> str:
+    """A reference as text, the first of several; empty where it is neither text nor number."""
     if isinstance(value, list) and value and isinstance(value[0], str | int | float):
         value = value[0]
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    reference = str(value).strip()
+        return ""
+    return str(value).strip()
+
+
+def right_answer_of(value: Any) -> RightAnswer | None:
+    """The right answer that a reference holds; None where it is empty, or neither text nor number."""
+    reference = _text_of_reference(value)
     if not reference:
         return None
     final = find_final_answer(reference)
