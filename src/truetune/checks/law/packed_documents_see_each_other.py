@@ -40,6 +40,7 @@ There is no automatic fix. With separated documents the loss is a little higher,
 
 - huggingface/trl#805, huggingface/trl#1230, huggingface/trl#3526, huggingface/nanoVLM#204,
   huggingface/transformers#25452, hiyouga/LLaMA-Factory#2289
+- layers that carry a state: huggingface/transformers#46093, unslothai/unsloth#7249
 """
 
 from __future__ import annotations
@@ -90,7 +91,10 @@ class PackedDocumentsSeeEachOther(LawRule):
             f" the largest logit (rounding explains up to {tolerance:.0e})",
             "pack with position_ids that restart in each document and without an attention mask"
             " of ones (TRL: packing_strategy: bfd), and use an attention implementation that follows"
-            " them (flash_attention_2)",
+            " them (flash_attention_2). No attention helps where layers carry a state from token to token"
+            " (Mamba, linear attention, short convolutions): these need seq_idx and cu_seq_lens in the"
+            " batch and kernels that follow them (causal-conv1d, mamba-ssm, flash-linear-attention), or"
+            " training without packing",
             severity=severity,
             evidence=[
                 *(

@@ -411,7 +411,7 @@ ROW_SIGNS: tuple[Sign, ...] = (
         SMALL_LIMIT,
     ),
     Sign(
-        r"^rows contain several conversations|^packed documents attend to the",
+        r"^rows contain several conversations|^packed documents attend to the|^the model mixes the documents",
         r"def group_texts|\bchain(?:\.from_iterable)?\(\s*\*?\w*(?:examples|batch)|\bsum\(\s*examples\["
         r"|ConstantLengthDataset\(|def pack",
         unless=r"position_ids|cu_seqlens|seq_lens|document_ids",
