@@ -91,6 +91,8 @@ FEWER, MORE = (
     ("job-gpus-differ-from-processes", "error"),
 )
 FOUR = "#SBATCH --gres=gpu:4\n"
+# The script gets the option, and may read it or not.
+AFTER = ("launcher-options-after-the-script", "error")
 CONFIG = "distributed_type: {kind}\nnum_machines: {machines}\nnum_processes: {processes}\n"
 
 
@@ -129,7 +131,7 @@ CONFIG = "distributed_type: {kind}\nnum_machines: {machines}\nnum_processes: {pr
         (FOUR + "torchrun --nproc_per_node gpu train.py", []),
         (FOUR + "accelerate launch --config_file four.yaml train.py", []),
         (FOUR + "accelerate launch --config_file missing.yaml train.py", []),
-        (FOUR + "accelerate launch train.py --num_processes 1", []),
+        (FOUR + "accelerate launch train.py --num_processes 1", [AFTER]),
         (FOUR + "accelerate launch --num_processes 1 spread.py", []),
         (FOUR + "python train.py", []),
         (FOUR + "trl sft --config sft.yaml --accelerate_config four.yaml", []),

@@ -27,6 +27,8 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "generation-prompt-without-header": ("template-marks-differ-from-published",),
     "field-reaches-no-token": ("template-marks-differ-from-published",),
     "evaluation-labelled-otherwise": ("setting-overruled",),
+    # One of two runs that are compared is limited.
+    "harness-runs-not-comparable": ("harness-scores-few-rows",),
     # The key that is not read would have gathered the weights.
     "deepspeed-key-not-read": ("trained-weights-not-saved",),
     "mixture-leaves-rows-out": ("settings-train-nothing",),

@@ -32,6 +32,7 @@ SET = re.compile(
 LEAVE = re.compile(r"leave (?P<key>\w+) out|remove (?P<gone>\w+)")
 WRITE = re.compile(r"write (?P<new>(?!to\b)\w+)(?: for (?P<old>\w+))?")
 PROSE = {
+    "merge-skips-a-layer", "merge-parameters-not-read", "merge-weights-out-of-range",
     "answers-do-not-fit-into-the-engine", "reward-weights-do-not-match-functions", "kl-penalty-counted-twice",
     "normalized-leave-one-out-explodes", "entropy-bonus-outweighs-the-reward", "many-updates-on-one-rollout",
     "overlong-buffer-does-not-fit-the-answers",

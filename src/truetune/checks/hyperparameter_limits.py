@@ -42,6 +42,10 @@ KTO_STEP_ROWS = "rows of a KTO step"
 KL_COEFFICIENT = "coefficient of the KL to the reference"
 """Of trainings by rewards whose programs do not call it beta"""
 DECAY_RATE = "weight decay x learning rate"
+ROW_TOKENS = "limit on the tokens of a row"
+"""As the stack cuts rows; known where a file sets it"""
+# Below the shortest that published settings take (256), and below 128, which short texts with a label take.
+MIN_ROW_TOKENS = 128
 UPDATES = "optimizer steps"
 """Steps of a run that its rows, batch and epochs decide"""
 SEEN = "share of the rows that max_steps sees"
@@ -679,6 +683,16 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value}: the noise is as large as the embeddings",
         fix="set {name} to 5, or up to 15",
         source="NEFTune (arXiv:2310.05914) uses 5 to 15; embeddings are near 0.02",
+    ),
+    Limit(
+        setting=ROW_TOKENS,
+        outside=Interval(above=0, below=MIN_ROW_TOKENS),
+        severity="warning",
+        says="rows are cut at {value} tokens: the marks of a chat template and a short question fill most of them, and"
+        " answers are cut off",
+        fix="set {name} to 2048, or what the longest rows need",
+        when=_condition_on_methods("sft", "dpo", "kto", "orpo", "cpo"),
+        source="published settings of chats and instructions cut at 256 or more, and nearly all at 512 or more",
     ),
     Limit(
         setting="training.val_size",

@@ -22,6 +22,7 @@ from truetune.checks.why_settings_of_rewards_are_not_known import (
 from truetune.memory.read_machine import Launch, Machine, read_machine
 from truetune.settings.config import Config, WeightUse
 from truetune.settings.run_spec import RunSpec
+from truetune.settings.stacks.registry import config_readers
 from truetune.trainers.trainer_fact_types import parse_trainer_name
 
 
@@ -45,6 +46,10 @@ def judge_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = 
         config.spec.model_copy(update={"trained_by": trained_by, "training": training})
     )
     unknown = Judgement(not_judged=tuple(_settings_parts_without_rules(config)))
+    reader = config_readers().get(config.stack)
+    if reader is not None and not reader.trains:
+        about_it = [rule for rule in choose_rules(spec, ConfigRule) if config.stack in rule.stacks]
+        return run_rules(config, about_it, trainer)
     of_config = run_rules(config, choose_rules(spec, ConfigRule), trainer)
     of_machine = run_rules(Launch(config, _this_machine()), choose_rules(spec, DeviceRule))
     return Judgement.of([of_config, of_machine, unknown])

@@ -69,13 +69,19 @@ class ShellLoop:
         return not set(NAME.findall(text)) & (counted | differing)
 
 
-def find_loops(file: CommandFile) -> Iterator[ShellLoop]:
-    """The loops of a file, inner ones with the variables of those around them left out."""
+def values_of_variables(text: str) -> dict[str, set[str]]:
+    """The variables of a script, each with the names of those in its values."""
     values: dict[str, set[str]] = {}
-    for name, _, value in ASSIGNED.findall(file.text):
+    for name, _, value in ASSIGNED.findall(text):
         # In `$((step * 2))` variables stand without their sign.
         found = IDENTIFIER.findall(value) if "$((" in value else NAME.findall(value)
         values.setdefault(name, set()).update(found)
+    return values
+
+
+def find_loops(file: CommandFile) -> Iterator[ShellLoop]:
+    """The loops of a file, inner ones with the variables of those around them left out."""
+    values = values_of_variables(file.text)
     lines = file.text.splitlines()
     open_loops: list[tuple[frozenset[str], int, list[ShellCommand]]] = []
     for command in file.commands:

@@ -96,8 +96,28 @@ def _yaml_documents(text: str) -> Iterator[tuple[str, int]]:
 
 def _containers_of_document(text: str, lines_before: int) -> Iterator[Service]:
     """The containers of one YAML document, each with the line numbers of its options in the file."""
-    for container in _mappings_with_image(parse_yaml(text).value):
-        yield _container_as_docker_run(container, text, lines_before)
+    value = parse_yaml(text).value
+    kept = frozenset(_volumes_that_outlive_the_pod(value))
+    for container in _mappings_with_image(value):
+        yield _container_as_docker_run(container, text, lines_before, kept)
+
+
+def _volumes_that_outlive_the_pod(value: Any, depth: int = MAX_DEPTH) -> Iterator[str]:
+    """The names of the volumes of pods that are more than a folder of the pod itself (`emptyDir`)."""
+    if isinstance(value, Mapping):
+        for one in value.get("volumes") or () if isinstance(value.get("volumes"), list) else ():
+            if isinstance(one, Mapping) and "emptyDir" not in one:
+                yield str(one.get("name"))
+        # A StatefulSet has claims of its own for each pod.
+        for one in value.get("volumeClaimTemplates") or ():
+            metadata = one.get("metadata") if isinstance(one, Mapping) else None
+            if isinstance(metadata, Mapping):
+                yield str(metadata.get("name"))
+    inner = value.values() if isinstance(value, Mapping) else value
+    if isinstance(inner, str) or not isinstance(inner, Iterable) or not depth:
+        return
+    for one in inner:
+        yield from _volumes_that_outlive_the_pod(one, depth - 1)
 
 
 def _mappings_with_image(value: Any, depth: int = MAX_DEPTH) -> Iterator[Mapping[str, Any]]:
@@ -122,7 +142,9 @@ def _image_of_container(container: Mapping[str, Any]) -> str | None:
     return f"{name}:{tag}" if isinstance(tag, str | int | float) and tag != "" else name
 
 
-def _container_as_docker_run(container: Mapping[str, Any], text: str, lines_before: int) -> Service:
+def _container_as_docker_run(
+    container: Mapping[str, Any], text: str, lines_before: int, kept: frozenset[str]
+) -> Service:
     """A container as the `docker run` command that would start it, with the line numbers of its
     options.
     """
@@ -136,12 +158,16 @@ def _container_as_docker_run(container: Mapping[str, Any], text: str, lines_befo
         1,
     )
     lines = {name: line + lines_before for name, line in option_line_numbers(text, 1, ()).items()}
-    return Service(begin + lines_before, tuple(_docker_run_words(container)), lines)
+    return Service(begin + lines_before, tuple(_docker_run_words(container, kept)), lines)
 
 
-def _docker_run_words(container: Mapping[str, Any]) -> Iterator[str]:
-    """The words of `docker run -e NAME=VALUE IMAGE COMMAND ARGUMENTS`."""
+def _docker_run_words(container: Mapping[str, Any], kept: frozenset[str]) -> Iterator[str]:
+    """The words of `docker run -v VOLUME:FOLDER -e NAME=VALUE IMAGE COMMAND ARGUMENTS`."""
     yield from ("docker", "run", *GIVEN_TO_POD)
+    mounts = container.get("volumeMounts")
+    for one in mounts if isinstance(mounts, list) else ():
+        if isinstance(one, Mapping) and one.get("name") in kept and "mountPath" in one:
+            yield from ("-v", f"{one['name']}:{one['mountPath']}")
     variables = container.get("env")
     for one in variables if isinstance(variables, list) else ():
         if isinstance(one, Mapping) and "value" in one:

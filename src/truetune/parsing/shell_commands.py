@@ -11,7 +11,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from truetune.parsing.lm_eval_results_as_command import (
     command_words_of_results,
     is_lm_eval_or_lighteval_results,
 )
+from truetune.parsing.makefile_recipes_as_shell_lines import is_makefile, recipes_as_shell_lines
 from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.parsing.shell_arrays import (
@@ -149,6 +150,7 @@ def is_command_file(path: Path) -> bool:
         or path.name in DOCKERFILE_NAMES
         or path.name.startswith("Dockerfile.")
         or path.suffix in (VARIABLES_SUFFIX, UNIT_SUFFIX)
+        or is_makefile(path)
     )
     return by_name or is_compose_file_or_manifest(path) or is_lm_eval_or_lighteval_results(path)
 
@@ -224,6 +226,10 @@ def read_command_file(path: Path) -> CommandFile:
         raise DataError(f"{path}: {error}") from None
     if path.suffix == UNIT_SUFFIX:
         text = "\n".join(_systemd_unit_as_shell_lines(text))
+    if is_makefile(path):
+        # Rules on the lines of a Makefile itself need it as it stands.
+        commands = parse_command_file("\n".join(recipes_as_shell_lines(text)), str(path))
+        return replace(commands, text=text)
     return parse_command_file(text, str(path))
 
 

@@ -68,8 +68,9 @@ FILE_KIND_TITLES: Mapping[InputKind, str] = {
 """As a report calls them; `title_of_kind` knows those of programs too"""
 ACCEPTED_INPUTS = (
     "data (JSONL, JSON, CSV, Parquet, Arrow), a tokenizer, model or adapter folder, a run folder or"
-    " its log, the settings of truetune, TRL, Axolotl, LLaMA-Factory, torchtune, ms-swift, verl, OpenRLHF, NeMo RL or"
-    " prime-rl, Python files, notebooks, shell scripts or a Modelfile of Ollama"
+    " its log, the settings of truetune, TRL, Axolotl, LLaMA-Factory, torchtune, ms-swift, verl, OpenRLHF, NeMo RL,"
+    " prime-rl, LitGPT, AutoTrain or mergekit, Python files, notebooks, shell scripts, Makefiles or a Modelfile of"
+    " Ollama"
 )
 # Enough for the twenty rows of a log; a notebook whose first output is larger is told by its suffix.
 HEAD_BYTES = 1 << 16

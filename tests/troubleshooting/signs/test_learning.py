@@ -18,6 +18,17 @@ from truetune.troubleshooting.split_files_into_statements import MAX_STATEMENT_C
 
 GUIDE = "nothing-is-learned"
 NO_TEXT_SHOWS = (
+    # These are in the commands and settings of a project alone, which nobody retells.
+    "weights of a merge are at a place",
+    "the weights of a merge leave a model out",
+    "a resumed run starts its optimizer",
+    "a loop over a hyperparameter trains every time",
+    "each pass of a loop, or each job of an array",
+    "a command uses the weights of a training that still runs",
+    "a container writes the trained weights into itself",
+    "a fine-tuning by Megatron-LM takes over",
+    "the learning rate of a Megatron-LM run falls",
+    "a script sets a hyperparameter as a variable",
     # These are seen in weights, batches or answers alone.
     "the stack does not know a setting",
     "a setting is given twice",

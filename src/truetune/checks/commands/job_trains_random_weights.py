@@ -5,7 +5,8 @@ Reads commands in shell scripts, job files and Dockerfiles that start a transfor
 `run_mlm.py`, `run_fim.py` ..., also with `_no_trainer`) with `--config_name` or `--model_type` and without
 `--model_name_or_path`. It fires if the job shows that it fine-tunes: the config is that of a chat model, or the file
 name, output folder or comments mention fine-tuning. It skips jobs that say that they pretrain or train from scratch,
-jobs with `--config_overrides`, and jobs that resume from a checkpoint.
+jobs with `--config_overrides`, and jobs that resume from a checkpoint. It also fires for Megatron-LM's commands with
+`--finetune`, `--no-load-optim`, `--no-load-rng` or `--exit-on-missing-checkpoint` and without `--load`.
 
 ## Why it is bad
 With only a config, these scripts create a model with random weights ("Training new model from scratch", one line in the
@@ -45,9 +46,18 @@ from truetune.checks.source.evidence.random_weights_fine_tuned import (
     says_trained_from_scratch,
 )
 from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+from truetune.settings.stacks.read_megatron_commands import megatron_options
 
 SCRIPT = re.compile(r"(^|/)run_(clm|mlm|plm|fim|summarization|translation)(_\w+)?\.py$")
 """Example scripts of transformers that make a new model where they are given a config alone"""
+SIGNS_OF_MEGATRON = (
+    "--finetune",
+    "--no-load-optim",
+    "--no-load-rng",
+    "--exit-on-missing-checkpoint",
+)
+"""Options of Megatron-LM that are about the checkpoint which a training starts from"""
+WEIGHTS_OF_MEGATRON = ("--load", "--pretrained-checkpoint", "--non-persistent-ckpt-type")
 CONTINUES = ("--resume_from_checkpoint", "--config_overrides")
 
 
@@ -74,9 +84,16 @@ class JobTrainsRandomWeights(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject
+        trainings = list(_trainings_of_new_models(file))
+        for new in trainings:
+            if new.option in SIGNS_OF_MEGATRON:
+                yield self._finding_on_megatron(new)
+        # Scripts of Megatron-LM are called `pretrain_gpt.py` whatever they do; their options say it.
         if says_trained_from_scratch(file.path, file.text):
             return
-        for new in _trainings_of_new_models(file):
+        for new in trainings:
+            if new.option in SIGNS_OF_MEGATRON:
+                continue
             sign = _evidence_of_fine_tuning(file, new)
             if sign is not None:
                 name = new.source if new.option == "--config_name" else "the pretrained model"
@@ -88,11 +105,23 @@ class JobTrainsRandomWeights(CommandRule):
                     cases=[self.case_of_command(new.command, f"{new.option} {new.source}")],
                 )
 
+    def _finding_on_megatron(self, new: NewModel) -> Finding:
+        """The finding on a training by Megatron-LM that wants weights and names none."""
+        return self.finding(
+            f"{new.option} is given without --load: Megatron-LM has no weights to start from, and trains random ones",
+            "add --load FOLDER, and --exit-on-missing-checkpoint",
+            cases=[self.case_of_command(new.command, new.option)],
+        )
+
 
 def _trainings_of_new_models(file: CommandFile) -> Iterator[NewModel]:
     """The commands of a file that train a model of which they name no weights."""
     for command in file.commands:
         words = command.words
+        options = megatron_options(command)
+        if options is not None:
+            yield from _training_of_megatron_without_weights(command, options)
+            continue
         if not any(SCRIPT.search(word) for word in words):
             continue
         # A variable may hold any options.
@@ -104,6 +133,19 @@ def _trainings_of_new_models(file: CommandFile) -> Iterator[NewModel]:
             if source and "$" not in source:
                 yield NewModel(command, option, source)
                 break
+
+
+def _training_of_megatron_without_weights(
+    command: ShellCommand, options: tuple[str, ...]
+) -> Iterator[NewModel]:
+    """The command, if it has an option that is about weights to start from, and names none."""
+    is_open = any(word.startswith("$") for word in options)
+    names_weights = any(last_option(options, one) is not None for one in WEIGHTS_OF_MEGATRON)
+    if is_open or names_weights:
+        return
+    sign = next((one for one in SIGNS_OF_MEGATRON if last_option(options, one) is not None), None)
+    if sign is not None:
+        yield NewModel(command, sign, "")
 
 
 def _evidence_of_fine_tuning(file: CommandFile, new: NewModel) -> str | None:

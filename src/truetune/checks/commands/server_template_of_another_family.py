@@ -1,10 +1,11 @@
 """A server uses the chat template of another model family.
 
 ## What it does
-Compares `--chat-template` of llama.cpp's server and of vLLM (a name, or a file on this machine) with the published
-template of the chat model that the same command serves, by the model's name. For your own weights it compares with the
-format in the settings or commands of the training next to it, if there is only one. It skips unknown names, base
-models, and ChatML by its name, because any model may have been tuned with it.
+Compares `--chat-template` of llama.cpp's server, of SGLang and of vLLM (a name, or a file on this machine) with the
+published template of the chat model that the same command serves, by the model's name. For your own weights it compares
+with the format in the settings or commands of the training next to it, if there is only one. It skips unknown names,
+base models, and ChatML by its name unless the model is one of Meta, Google or Mistral AI themselves, because any other
+may have been tuned with it.
 
 ## Why it is bad
 The model gets turn tokens that it does not know, as plain text: answers are worse, do not stop, or contain the tokens
@@ -29,6 +30,7 @@ Without the option, the server uses the template in the model's own files.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,7 +51,9 @@ from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_opti
 
 LLAMA_CPP = ("llama-server", "llama-cli")
 LLAMA_CPP_IMAGE = "llama.cpp:"
-MODEL_OPTIONS = ("-m", "--model", "-hf", "--hf-repo", "-hfr")
+MODEL_OPTIONS = ("-m", "--model", "--model-path", "-hf", "--hf-repo", "-hfr")
+OWN_FORM = re.compile(r"(?:meta-llama|google|mistralai)/")
+"""Owners on the hub who publish no model in ChatML"""
 
 
 class ServerTemplateOfAnotherFamily(CommandRule):
@@ -77,7 +81,7 @@ class ServerTemplateOfAnotherFamily(CommandRule):
                 _template_text_or_name(self.subject, template)
             )
             # `owner/model:Q4_K_M` names a file of a repository. Any model may have been tuned in ChatML.
-            is_saved = template.lower() in SAVED_TEMPLATES
+            is_saved = template.lower() in SAVED_TEMPLATES and not OWN_FORM.match(model)
             own = None if is_saved else mark_before_question_of_chat_model(model.partition(":")[0])
             if written is not None and own is None:
                 yield from self._findings_on_trained_template(command, model, template, written)
@@ -120,6 +124,10 @@ def _servers_with_options(file: CommandFile) -> Iterator[tuple[ShellCommand, tup
     for server in find_vllm_server_commands(file):
         yield server.command, server.options
     for command in file.commands:
+        of_sglang = command.words_following("-m", "sglang.launch_server")
+        if of_sglang is not None:
+            yield command, of_sglang
+            continue
         behind = (command.words_following(name) for name in LLAMA_CPP)
         options = next((words for words in behind if words is not None), None)
         image = next((n for n, word in enumerate(command.words) if LLAMA_CPP_IMAGE in word), None)

@@ -5,12 +5,15 @@ Compares the learning rate of an AdamW run with what is published for its method
 on it is an error: a single step overwrites the weights. It is info if an adapter is trained on preferences with less
 than the published learning rates for adapters.
 
-| | all weights | LoRA | warned below | warned above | |---|---|---|---|---| | DPO | 5e-7 to 5e-6 | 5e-6 to 5e-5 | 1e-8,
-LoRA 1e-6 | 2e-5, LoRA 2e-4 and more | | SimPO (`CPOTrainer`, `loss_type="simpo"`) | 3e-7 to 1e-6 | 5e-6 to 5e-5 | 1e-8,
-LoRA 1e-6 | 1e-5, LoRA 2e-4 and more | | KTO | 5e-7 to 5e-6 | 5e-7 to 5e-5 | 1e-8, LoRA 1e-7 | 2e-5, LoRA 2e-4 and more
-| | ORPO | 5e-6 to 8e-6 | 5e-6 to 5e-5 | 1e-6 | 2e-4, LoRA 1e-3 and more | | GRPO, RLOO and related methods | 5e-7 to
-5e-6 | 1e-6 to 5e-5 | 1e-8, LoRA 1e-7 | 1e-4, LoRA 1e-3 and more | | SFT | 1e-5 to 5e-5 (tiny models 1e-3) | 1e-4 to
-5e-4 | 1e-7, LoRA 5e-6 | 2e-3, from 1B on 2e-4, LoRA 1e-2 |
+| | all weights | LoRA | warned below | warned above |
+|---|---|---|---|---|
+| DPO | 5e-7 to 5e-6 | 5e-6 to 5e-5 | 1e-8, LoRA 1e-6 | 2e-5, LoRA 2e-4 and more |
+| SimPO (`CPOTrainer`, `loss_type="simpo"`) | 3e-7 to 1e-6 | 5e-6 to 5e-5 | 1e-8, LoRA 1e-6 | 1e-5, LoRA 2e-4 and more |
+| KTO | 5e-7 to 5e-6 | 5e-7 to 5e-5 | 1e-8, LoRA 1e-7 | 2e-5, LoRA 2e-4 and more |
+| ORPO | 5e-6 to 8e-6 | 5e-6 to 5e-5 | 1e-6 | 2e-4, LoRA 1e-3 and more |
+| GRPO, RLOO and related methods | 5e-7 to 5e-6 | 1e-6 to 5e-5 | 1e-8, LoRA 1e-7 | 1e-4, LoRA 1e-3 and more |
+| reward models | 5e-6 to 2e-5 | 2e-5 to 1e-4 | 1e-8, LoRA 1e-7 | 5e-4, LoRA 5e-3 and more |
+| SFT | 1e-5 to 5e-5 (tiny models 1e-3) | 1e-4 to 5e-4 | 1e-7, LoRA 5e-6 | 2e-3, from 1B on 2e-4, LoRA 1e-2 |
 
 ## Why it is bad
 With a learning rate for SFT, DPO lowers the log-probabilities of chosen and rejected answers together: accuracy is 1.0
@@ -102,6 +105,9 @@ RATE_RANGES = {
     # 1e-6 is the default of verl, OpenRLHF and TRL's GRPOConfig; open-r1 trains small models at 2e-5.
     ("rewards", False): PublishedRates(1e-8, "5e-7 to 5e-6", 1e-4),
     ("rewards", True): PublishedRates(1e-7, "1e-6 to 5e-5", 1e-3),
+    # 1e-4 is the default of TRL's RewardConfig; its examples give 1e-5, with LoRA 1e-4, and InstructGPT 9e-6.
+    ("reward", False): PublishedRates(1e-8, "5e-6 to 2e-5", 5e-4),
+    ("reward", True): PublishedRates(1e-7, "2e-5 to 1e-4", 5e-3),
     ("sft", False): PublishedRates(1e-7, "1e-5 to 5e-5", 2e-3),
     ("sft", True): PublishedRates(5e-6, "1e-4 to 5e-4", 1e-2),
 }
@@ -115,6 +121,7 @@ KIND_OF_METHOD = {
     "orpo": "orpo",
     "sft": "sft",
     "grpo": "rewards",
+    "reward": "reward",
 }
 
 
@@ -158,7 +165,7 @@ class LearningRateFarFromPublished(ConfigRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
-    methods = ("sft", "dpo", "orpo", "cpo", "kto", "grpo")
+    methods = ("sft", "dpo", "orpo", "cpo", "kto", "grpo", "reward")
     about = ("training.learning_rate",)
 
     def unmet(self) -> Unmet | None:
@@ -197,6 +204,8 @@ class LearningRateFarFromPublished(ConfigRule):
             and not adapter
             and is_tuning
             and _names_billion_parameter_model(self.subject)
+            # LitGPT publishes files of 2e-4 for all weights of models up to 9B.
+            and self.subject.stack != "litgpt"
         ):
             at = at._replace(high=HIGH_RATE_OF_LARGE_MODEL)
         if at is not None and not adapter and _may_program_train_adapter(self.subject):

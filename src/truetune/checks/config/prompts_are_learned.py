@@ -2,10 +2,11 @@
 
 ## What it does
 Fires if Axolotl's `train_on_inputs`, LLaMA-Factory's `train_on_prompt` or torchtune's `train_on_input` is on, if
-Axolotl's `roles_to_train` names the user or the system as well as the assistant, or if TRL's `completion_only_loss` is
-off for rows with a prompt and a completion. If local rows are available, it counts which share of the characters in the
-loss belongs to prompts; below 20 % it is info. It does the same for labels that a script makes itself from rendered
-chats: the script's code is followed with the rows, and not run.
+LitGPT's `mask_prompt` is false or ms-swift's `loss_scale` is all, if Axolotl's `roles_to_train` names the user or the
+system as well as the assistant, or if TRL's `completion_only_loss` is off for rows with a prompt and a completion. If
+local rows are available, it counts which share of the characters in the loss belongs to prompts; below 20 % it is info.
+It does the same for labels that a script makes itself from rendered chats: the script's code is followed with the rows,
+and not run.
 
 ## Why it is bad
 It can be a choice, but often a copied config makes it for you. The model spends its steps on writing questions, system
@@ -95,10 +96,13 @@ class PromptsAreLearned(ConfigRule):
             yield from self._findings_on_script_labels()
             return
         learned = measure_prompt_characters(self.subject)
+        is_small = learned is not None and learned.share < SMALL_SHARE
+        # LitGPT's published files learn prompts, all of them.
+        is_published = learned is None and self.subject.stack == "litgpt"
         yield self.finding(
             f"the loss covers the prompts as well as the answers{_prompt_share_in_words(learned)}",
             f"{self._remedy()}, unless you want to train on prompts",
-            severity="info" if learned is not None and learned.share < SMALL_SHARE else None,
+            severity="info" if is_small or is_published else None,
             evidence=[] if learned is None else [_counted_rows_in_words(learned)],
             cases=cases,
         )
@@ -133,6 +137,8 @@ class PromptsAreLearned(ConfigRule):
             yield setting_case(config, True, "training.train_on_inputs")
         if _recipe_trains_on_input(config):
             yield setting_case(config, True, "dataset.train_on_input")
+        if _is_swift_loss_on_all(config):
+            yield setting_case(config, "all", "loss_scale")
         if training.completion_only_loss is False and _has_prompts_and_completions(config):
             yield setting_case(config, False, "training.completion_only_loss")
 
@@ -147,6 +153,10 @@ class PromptsAreLearned(ConfigRule):
             return "remove the roles of the prompt (user, system, tool) from roles_to_train"
         if _recipe_trains_on_input(self.subject):
             return "set train_on_input: false in dataset"
+        if _is_swift_loss_on_all(self.subject):
+            return "set loss_scale to default, or remove it"
+        if self.subject.stack == "litgpt":
+            return "set data.init_args.mask_prompt: true"
         field = (
             "training.train_on_inputs"
             if self.subject.spec.training.train_on_inputs
@@ -174,6 +184,11 @@ def _has_prompts_and_completions(config: Config) -> bool:
             filter(None, map(columns_of_file, only_rows_file_beside(config))), frozenset()
         )
     return {"prompt", "completion"} <= columns
+
+
+def _is_swift_loss_on_all(config: Config) -> bool:
+    """Does ms-swift put each token of a chat into the loss?"""
+    return config.stack == "ms-swift" and str(config.raw.get("loss_scale")) == "all"
 
 
 def _recipe_trains_on_input(config: Config) -> bool:

@@ -1,9 +1,11 @@
-"""A torchtune recipe builds another Llama 3 release than that of its weights.
+"""A torchtune recipe builds another model than that of its weights.
 
 ## What it does
 Compares the recipe's model builder (`torchtune.models.llama3.lora_llama3_8b`) with the folder of its weights: with
 `rope_scaling` in the folder's config.json, or else with the release in the folder's name. Llama 3 and its later
-releases have layers of the same names and shapes, so one loads as the other.
+releases have layers of the same names and shapes, so one loads as the other. It also compares the `model_type` of the
+checkpointer with the family of the builder, where one of them permutes the rows of queries and keys (Llama, Mistral,
+Gemma) and the other does not (Qwen, Phi).
 
 ## Why it is bad
 Llama 3.1, 3.2 and 3.3 scale the angles by which they rotate queries and keys; Llama 3 does not. The weights load
@@ -72,6 +74,29 @@ RELEASE_IN_NAME = re.compile(r"llama-?3(?:[._-](?P<minor>[1-3])(?![0-9]*b))?(?![
 """`Meta-Llama-3-8B`, `Llama-3.1-8B-Instruct`; not the 1B of `Llama-3-1B`"""
 
 
+PERMUTES_ROWS: Mapping[str, bool] = {
+    "llama": True,
+    "mistral": True,
+    "qwen": False,
+    "gemma": True,
+    "phi": False,
+}
+"""Family -> whether torchtune's conversion permutes the rows of queries and keys (models/convert_weights.py)"""
+MODEL_TYPES: Mapping[str, str] = {
+    "llama": "LLAMA2, LLAMA3, LLAMA3_2",
+    "mistral": "MISTRAL",
+    "qwen": "QWEN2, QWEN3",
+    "gemma": "GEMMA, GEMMA2",
+    "phi": "PHI3_MINI, PHI4",
+}
+
+
+def _family_of_name(name: str) -> str:
+    """The family that the name of a builder's module or a `model_type` begins with; empty where it is none of these."""
+    plain = name.lower()
+    return next((family for family in PERMUTES_ROWS if plain.startswith(family)), "")
+
+
 class RecipeBuildsAnotherModelRelease(ConfigRule):
     code = "CFG165"
     fault = Fault.MODEL_USED_WITH_OTHER_SETTINGS
@@ -83,6 +108,8 @@ class RecipeBuildsAnotherModelRelease(ConfigRule):
         """Also unmet where the builder, or the release of the weights, is not known."""
         if (lacking := super().unmet()) is not None:
             return lacking
+        if self._checkpoint_family() is not None:
+            return None
         if (
             self._model_builder_module_name() not in HAS_SCALED_POSITIONS
             or self._do_weights_expect_scaled_positions() is None
@@ -93,6 +120,13 @@ class RecipeBuildsAnotherModelRelease(ConfigRule):
     def measurement_if_clean(self) -> str:
         """Whose positions are scaled."""
         return f"{self._model_builder_module_name()} and the weights compute positions alike"
+
+    def _checkpoint_family(self) -> str | None:
+        """The `model_type` of the checkpointer, where it and the family of the builder are known; None otherwise."""
+        table: Any = self.subject.raw.get("checkpointer")
+        kind = str(table.get("model_type", "")) if isinstance(table, Mapping) else ""
+        known = PERMUTES_ROWS.get(_family_of_name(kind)) is not None
+        return kind if known and _family_of_name(self._model_builder_module_name()) else None
 
     def _model_builder_module_name(self) -> str:
         """The module of the model's builder: `llama3_1`."""
@@ -112,6 +146,19 @@ class RecipeBuildsAnotherModelRelease(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config, module = self.subject, self._model_builder_module_name()
+        kind = self._checkpoint_family()
+        family = _family_of_name(module)
+        if kind is not None and PERMUTES_ROWS[_family_of_name(kind)] != PERMUTES_ROWS[family]:
+            yield self.finding(
+                f"the checkpointer converts the weights as {kind}, but the recipe builds {module}: it stops at names"
+                " that it does not know, or leaves the rows of queries and keys in another order, and answers are"
+                " garbage",
+                f"set checkpointer.model_type to that of the model ({MODEL_TYPES[family]})",
+                cases=[
+                    setting_case(config, kind, "checkpointer.model_type", "checkpointer"),
+                    setting_case(config, module, "model._component_", "model"),
+                ],
+            )
         builds, needs = HAS_SCALED_POSITIONS.get(module), self._do_weights_expect_scaled_positions()
         if builds is None or needs is None or builds == needs:
             return

@@ -3,8 +3,9 @@
 ## What it does
 Counts the rows of the local files and compares them with LLaMA-Factory's `max_samples` and the `num_samples` of its
 dataset_info.json, with a slice or shard for Axolotl or torchtune (`split: train[:100]`, `train[:5%]`, `shards: 10`),
-and with the number in an ms-swift data set (`rows.jsonl#500`). If the rows are not on this machine, it only reports a
-limit of at most 200 rows.
+and with the number in an ms-swift data set (`rows.jsonl#500`). For open-instruct it reads `--dataset_mixer_list NAME
+1`, in which 1 is a row and 1.0 all of them. If the rows are not on this machine, it only reports a limit of at most 200
+rows or 5 %.
 
 ## Why it is bad
 LLaMA-Factory's examples set `max_samples: 1000`. If you copy one, you train on only the first thousand rows of each
@@ -71,6 +72,8 @@ from truetune.settings.config import Config
 from truetune.settings.stacks.read_swift_command_options import swift_datasets_with_row_counts
 
 NO_LIMIT = Unmet("it is about limits on the rows of a data set: none is set")
+TRIAL_PERCENTAGE = 5
+"""Of rows that are not here: `train[:1%]` and `shards: 20` are for trying a file; recipes take 10 % or more"""
 TRIAL_ROWS = 200
 """As in scripts: public settings take 500 rows or more to be quick (LLaMA-Factory's examples 1,000)"""
 MIN_MEANT_PERCENTAGE = 50
@@ -108,7 +111,7 @@ class RowsLeftOutByLimit(ConfigRule):
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     since = "0.1.0"
-    stacks = ("llama-factory", "axolotl", "torchtune", "ms-swift")
+    stacks = ("llama-factory", "axolotl", "torchtune", "ms-swift", "open-instruct")
 
     def unmet(self) -> Unmet | None:
         """Why the rule can't judge this run; None if it can.
@@ -155,8 +158,9 @@ class RowsLeftOutByLimit(ConfigRule):
                 cases=[setting_case(self.subject, first.value, first.key)],
             )
         elif (tiny := self._trial_run_limit_if_rows_not_counted()) is not None:
+            most = f"{tiny.most} % of the" if tiny.is_percentage else f"{tiny.most:,}"
             yield self.finding(
-                f"{tiny.text}: the run trains on at most {tiny.most:,} rows of each data set",
+                f"{tiny.text}: the run trains on at most {most} rows of each data set",
                 f"remove {tiny.text_that_sets_the_limit}, unless this is a test run",
                 cases=[setting_case(self.subject, tiny.value, tiny.key)],
             )
@@ -173,7 +177,7 @@ class RowsLeftOutByLimit(ConfigRule):
             (
                 one
                 for one in _row_limits(self.subject)
-                if one.most <= TRIAL_ROWS and not one.is_percentage
+                if one.most <= (TRIAL_PERCENTAGE if one.is_percentage else TRIAL_ROWS)
             ),
             None,
         )
@@ -185,9 +189,29 @@ def _row_limits(config: Config) -> list[_RowLimit]:
         return list(_axolotl_and_torchtune_row_limits(config))
     if config.stack == "ms-swift":
         return list(_swift_row_limits(config))
+    if config.stack == "open-instruct":
+        return list(_open_instruct_row_limits(config))
     if config.stack != "llama-factory":
         return []
     return [*_llamafactory_row_limits(config), *_dataset_info_row_limits(config)]
+
+
+def _open_instruct_row_limits(config: Config) -> Iterator[_RowLimit]:
+    """The rows that open-instruct takes of each data set: a number with a dot is a share, one without is a count."""
+    mixture = config.raw.get("dataset_mixer_list")
+    parts = mixture if isinstance(mixture, list) else []
+    for name, count in zip(parts[::2], parts[1::2], strict=False):
+        if type(count) is int and count > 0:
+            text = f"dataset_mixer_list {name} {count}"
+            key = "dataset_mixer_list"
+            yield _RowLimit(
+                str(name),
+                count,
+                key,
+                f"{name} {count}",
+                text,
+                remove=f"{count} (1.0 takes all rows)",
+            )
 
 
 def _llamafactory_row_limits(config: Config) -> Iterator[_RowLimit]:
@@ -261,7 +285,9 @@ def _file_of_table(config: Config, item: Mapping[str, Any]) -> str | None:
     if not isinstance(named, str):
         return None
     known = next((one for one in config.spec.data if Path(one).name == Path(named).name), None)
-    if known is not None or config.stack == "axolotl":
+    if known is not None:
         return known
+    if config.stack == "axolotl":
+        return named
     # The reader of torchtune's recipes keeps no file of which a part is taken.
     return str(find_in_folder_or_parents(Path(config.path).parent, named) or named)

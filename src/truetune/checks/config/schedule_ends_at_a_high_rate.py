@@ -3,8 +3,9 @@
 ## What it does
 Computes which share of the peak learning rate the schedule has at the end of the run, from its name and its settings:
 `num_cycles` of a cosine (transformers' `lr_scheduler_kwargs`, torchtune's `lr_scheduler`, verl's `optim`), `min_lr` and
-`min_lr_rate` of `cosine_with_min_lr`. It fires if the learning rate falls and then rises above half of its peak by the
-last step, or if the minimum is set above the peak.
+`min_lr_rate` of `cosine_with_min_lr`, Axolotl's `cosine_min_lr_ratio`, and the lowest rate of LitGPT and Megatron-LM
+(`min_lr`). It fires if the learning rate falls and then rises above half of its peak by the last step, or if the
+minimum is set above the peak.
 
 ## Why it is bad
 `num_cycles` of a cosine counts waves. 0.5, the default, falls from the peak to 0. 1 falls to 0 in the middle and is
@@ -65,6 +66,9 @@ WAVES_OF_FALL = 0.5
 HIGH_END = 0.5
 """Share of the peak at the end that no schedule is meant to have after a fall"""
 KWARGS = "lr_scheduler_kwargs"
+MINIMUM_SHARE_OF_AXOLOTL = "cosine_min_lr_ratio"
+MINIMUM_RATE = {"litgpt": "train.min_lr", "megatron-lm": "min_lr"}
+"""Stack -> its setting of the lowest learning rate, a number and no share of the peak"""
 COSINES = ("cosine", "cosine_with_min_lr", "cosine_warmup_with_min_lr")
 """Schedules of transformers whose `num_cycles` counts waves"""
 
@@ -98,17 +102,41 @@ class ScheduleEndsAtAHighRate(ConfigRule):
         """
         if (lacking := super().unmet()) is not None:
             return lacking
-        if _cosine_waves_of_run(self.subject) is None:
+        if _cosine_waves_of_run(self.subject) is None and _minimum_rate(self.subject) is None:
             return Unmet("it is about a cosine whose cycles or lowest rate are set")
         return None
 
     def measurement_if_clean(self) -> str:
         """What was measured: the share of the peak at the end."""
         waves = _cosine_waves_of_run(self.subject)
-        assert waves is not None, "else the rule is not judged"
+        if waves is None:
+            return f"the lowest rate is {_minimum_rate(self.subject)}"
         return f"the last step has {waves.share_of_peak_rate_at_end:.0%} of the peak rate"
 
+    def _findings_on_minimum_above_peak(self) -> Iterator[Finding]:
+        """The finding on a schedule that does not fall, because its lowest rate is above its highest."""
+        config, lowest = self.subject, _minimum_rate(self.subject)
+        peak = config.spec.training.learning_rate
+        if lowest is None or peak is None or lowest <= peak:
+            return
+        key = MINIMUM_RATE.get(config.stack, MINIMUM_SHARE_OF_AXOLOTL)
+        cure = (
+            "to 0.1"
+            if key == MINIMUM_SHARE_OF_AXOLOTL
+            else "below the learning rate (10 % of it is usual)"
+        )
+        yield self.finding(
+            f"the lowest learning rate is {lowest:g} and the highest {peak:g}: after the warm-up the rate rises to the"
+            " end",
+            f"set {key} {cure}",
+            cases=[
+                setting_case(config, value_at_dotted_key(config.raw, key), key),
+                setting_case(config, f"{peak:g}", "training.learning_rate"),
+            ],
+        )
+
     def findings(self) -> Iterator[Finding]:
+        yield from self._findings_on_minimum_above_peak()
         config, waves = self.subject, _cosine_waves_of_run(self.subject)
         if waves is None:
             return
@@ -130,6 +158,16 @@ class ScheduleEndsAtAHighRate(ConfigRule):
                 f"set {waves.cycles_key} to {WAVES_OF_FALL:g}, or remove it",
                 cases=[setting_case(config, f"{waves.cycles:g}", waves.cycles_key)],
             )
+
+
+def _minimum_rate(config: Config) -> float | None:
+    """The lowest learning rate that LitGPT or Megatron-LM is told; None where none is."""
+    if config.stack == "axolotl":
+        share = parse_setting_number(config.raw.get(MINIMUM_SHARE_OF_AXOLOTL))
+        peak = config.spec.training.learning_rate
+        return share * peak if share is not None and peak is not None else None
+    key = MINIMUM_RATE.get(config.stack)
+    return None if key is None else parse_setting_number(value_at_dotted_key(config.raw, key))
 
 
 def _cosine_waves_of_run(config: Config) -> Waves | None:

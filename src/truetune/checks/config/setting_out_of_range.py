@@ -3,8 +3,8 @@
 ## What it does
 Compares the hyperparameters in a file or script, whatever the stack calls them, with a table of ranges: the LoRA scale
 (`lora_alpha / r`), label smoothing, weight decay, gradient clipping, Adam's betas and epsilon, NEFTune, dropout,
-sampling in GRPO, and the number of optimizer steps. Other rules check learning rates, warm-up and the beta of
-preference training.
+sampling in GRPO, the length at which rows are cut, and the number of optimizer steps. Other rules check learning rates,
+warm-up and the beta of preference training.
 
 ## Why it is bad
 The run ends without an error, and the loss looks normal. With `lora_alpha: 1` and `lora_rank: 256`, the adapter's

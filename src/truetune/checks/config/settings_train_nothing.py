@@ -2,7 +2,8 @@
 
 ## What it does
 Finds a learning rate of 0, zero epochs, LoRA with `lora_alpha: 0` or `lora_dropout: 1`, and LoRA with an empty list of
-modules. For LLaMA-Factory, it finds a file that names training rows but sets neither `do_train` nor any other task.
+modules. For LLaMA-Factory, it finds a file that names training rows but sets neither `do_train` nor any other task, and
+`finetuning_type: freeze` with `freeze_trainable_layers: 0`.
 
 ## Why it is bad
 The run ends without an error and saves the model that it loaded. With `lora_alpha: 0` the adapter is multiplied by 0 in
@@ -85,6 +86,7 @@ class SettingsTrainNothing(ConfigRule):
                 cases=out_of_range_setting.cases,
             )
         yield from self._findings_on_missing_task()
+        yield from self._findings_on_frozen_layers()
         lora = self.subject.spec.training.lora
         # Saved modules are trained whole, and parameters may be named beside modules.
         if (
@@ -104,6 +106,21 @@ class SettingsTrainNothing(ConfigRule):
                     )
                 ],
             )
+
+    def _findings_on_frozen_layers(self) -> Iterator[Finding]:
+        """The finding on settings of LLaMA-Factory that unfreeze no layer."""
+        config = self.subject
+        is_freeze = (
+            config.stack == "llama-factory" and config.raw.get("finetuning_type") == "freeze"
+        )
+        layers = config.raw.get("freeze_trainable_layers")
+        if not is_freeze or layers != 0 or config.raw.get("freeze_extra_modules"):
+            return
+        yield self.finding(
+            "finetuning_type is freeze, and freeze_trainable_layers is 0: no layer is trained",
+            "set freeze_trainable_layers to the number of last layers to train (2 by default)",
+            cases=[setting_case(config, 0, "freeze_trainable_layers")],
+        )
 
     def _findings_on_missing_task(self) -> Iterator[Finding]:
         """The finding on settings of LLaMA-Factory that ask for no training, no evaluation and no prediction."""

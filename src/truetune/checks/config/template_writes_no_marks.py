@@ -5,7 +5,7 @@ Looks for `template: empty` or `template: default` in LLaMA-Factory if the model
 joins the bare contents; `default` writes `Human:` and `Assistant:`. Neither uses the tokenizer's chat template;
 removing `template` does. It also checks torchtune's tokenizers for Gemma, Llama 2 and Mistral without a
 `prompt_template`, which join the bare contents. Gemma's has none by default; the others lose theirs with
-`prompt_template: null`.
+`prompt_template: null`. For NeMo RL it looks for `chat_template: null`, which joins the bare contents too.
 
 ## Why it is bad
 The model is trained on texts without its turn tokens, but served with them by its own chat template: the training
@@ -49,7 +49,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    setting_case,
+    value_at_dotted_key,
+)
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -74,7 +77,7 @@ class TemplateWritesNoMarks(ConfigRule):
     fault = Fault.CHAT_MODEL_TRAINED_WITHOUT_TEMPLATE
     symptoms = ("good-here-bad-there", "never-stops", "nothing-is-learned")
     severity = "warning"
-    stacks = ("llama-factory", "torchtune")
+    stacks = ("llama-factory", "torchtune", "nemo-rl")
 
     def unmet(self) -> Unmet | None:
         """Also unmet where no chat model is trained on chats."""
@@ -104,6 +107,9 @@ class TemplateWritesNoMarks(ConfigRule):
         if config.stack == "torchtune":
             yield from self._findings_on_torchtune()
             return
+        if config.stack == "nemo-rl":
+            yield from self._findings_on_nemo_rl()
+            return
         template = config.raw.get("template")
         if template not in WRITTEN_BY_TEMPLATE or not self._is_chat_model_trained_on_chats():
             return
@@ -112,6 +118,20 @@ class TemplateWritesNoMarks(ConfigRule):
             " without the turn tokens with which it is served",
             "set template to that of the model's family, or remove it to use the tokenizer's own",
             cases=[setting_case(config, template, "template")],
+        )
+
+    def _findings_on_nemo_rl(self) -> Iterator[Finding]:
+        """The finding on NeMo RL's `chat_template: null`, which passes the contents through."""
+        config = self.subject
+        table = value_at_dotted_key(config.raw, "policy.tokenizer")
+        is_passed_through = isinstance(table, Mapping) and table.get("chat_template", "") is None
+        if not is_passed_through or not self._is_chat_model_trained_on_chats():
+            return
+        yield self.finding(
+            f"chat_template is null, with which NeMo RL joins the bare contents: {config.spec.model} is trained without"
+            " the turn tokens with which it is served",
+            "set policy.tokenizer.chat_template: default, which takes that of the tokenizer",
+            cases=[setting_case(config, "null", "policy.tokenizer.chat_template")],
         )
 
     def _findings_on_torchtune(self) -> Iterator[Finding]:

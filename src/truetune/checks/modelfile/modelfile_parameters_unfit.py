@@ -3,9 +3,10 @@
 ## What it does
 Checks `temperature`, `top_p`, `repeat_penalty`, `frequency_penalty` and `presence_penalty` with the table of ranges
 that `generation-settings-distort-answers` uses for code. `num_gpu 0` keeps all layers on the CPU. A `num_ctx` above
-32,768 is info, and from 131,072 on a warning: Ollama reserves memory for the whole context, whatever the prompts are.
-`num_ctx` and `num_predict` are compared with the chats of a training next to it: texts with more than six characters
-per token of the limit certainly exceed it.
+32,768 is info, and from 131,072 on a warning: Ollama reserves memory for the whole context, whatever the prompts are. A
+`stop` of nothing but line ends cuts each answer after its first line or paragraph. `num_ctx` and `num_predict` are
+compared with the chats of a training next to it: texts with more than six characters per token of the limit certainly
+exceed it.
 
 ## Why it is bad
 A tuned model that has learned a format needs to repeat itself: JSON keys, names, brackets. A high repetition penalty
@@ -35,7 +36,7 @@ The answers change. If they loop without a penalty, the cause is in the training
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from truetune.checks.faults import Fault
@@ -147,6 +148,7 @@ class ModelfileParametersUnfit(ModelfileRule):
     def _findings_on_stops_in_answers(self) -> Iterator[Finding]:
         """Stop strings that stand in the middle of the answers which the model was trained on."""
         stops = self._stop_strings()
+        yield from self._findings_on_stops_at_line_ends(stops)
         chats = find_nearby_chats(self.subject.path) if stops else None
         if chats is None:
             return
@@ -161,6 +163,19 @@ class ModelfileParametersUnfit(ModelfileRule):
                 "remove this PARAMETER stop: the token that ends turns is enough",
                 cases=[self.case_of_instruction(instruction)],
             )
+
+    def _findings_on_stops_at_line_ends(
+        self, stops: Mapping[str, Instruction]
+    ) -> Iterator[Finding]:
+        """Stop strings of nothing but line ends and blanks, at which every answer of several paragraphs is cut."""
+        for stop, instruction in stops.items():
+            plain = stop.replace("\\n", "\n").replace("\\t", "\t")
+            if plain and not plain.strip():
+                yield self.finding(
+                    f"the stop string {stop} is a line end: each answer ends after its first paragraph",
+                    "remove this PARAMETER stop: the token that ends turns is enough",
+                    cases=[self.case_of_instruction(instruction)],
+                )
 
     def _findings_on_short_limits(self) -> Iterator[Finding]:
         """A context or a limit of answers that the chats of the training surely pass."""

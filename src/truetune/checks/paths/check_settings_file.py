@@ -14,6 +14,7 @@ from truetune.checks.reports import Subject
 from truetune.settings.config import Config
 from truetune.settings.recognise_input_kind import title_of_kind
 from truetune.settings.stacks.read_config_of_any_stack import read_config
+from truetune.settings.stacks.registry import config_readers
 
 
 def check_settings_file(path: str, seen: PathsCheck) -> None:
@@ -21,6 +22,12 @@ def check_settings_file(path: str, seen: PathsCheck) -> None:
     on this machine.
     """
     config = read_config(path, seen.spec.trained_by)
+    if not config_readers()[config.stack].trains:
+        seen.judged.append(judge_settings(config, seen.spec, seen.uses))
+        seen.subjects.append(
+            Subject(title_of_kind(config.stack), path, (("keys of", config.version),))
+        )
+        return
     over = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set}
     # TRL's own default cuts at 1,024, and its table of defaults knows where: a limit from here would override that.
     length = {} if config.stack == "trl" else {"max_length": config.limit}

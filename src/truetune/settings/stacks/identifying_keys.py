@@ -13,10 +13,14 @@ from typing import Any
 
 from truetune.settings.config import Stack
 from truetune.settings.stacks import (
+    read_autotrain_yaml,
+    read_litgpt_yaml,
     read_llama_factory_settings,
+    read_mergekit_yaml,
     read_nested_rl_settings,
     read_prime_rl_toml,
     read_torchtune_recipe,
+    read_training_arguments_file,
     read_trl_yaml,
 )
 from truetune.settings.stacks.known_keys import load_known_keys
@@ -76,9 +80,21 @@ TOLD_BY_TABLES: Mapping[Stack, Callable[[Mapping[Any, Any]], bool]] = {
     "verl": read_nested_rl_settings.is_verl,
     "nemo-rl": read_nested_rl_settings.is_nemo_rl,
     "prime-rl": read_prime_rl_toml.is_prime_rl,
+    "litgpt": read_litgpt_yaml.is_litgpt,
+    "autotrain": read_autotrain_yaml.is_autotrain,
+    "mergekit": read_mergekit_yaml.is_mergekit,
+    "transformers": read_training_arguments_file.is_training_arguments,
 }
 """Programs whose files are told by what is in their tables, and not by the names of these"""
-TOLD_BY_COMMON_TABLES = ("verl", "nemo-rl", "prime-rl")
+TOLD_BY_COMMON_TABLES = (
+    "verl",
+    "nemo-rl",
+    "prime-rl",
+    "litgpt",
+    "autotrain",
+    "mergekit",
+    "transformers",
+)
 """Those whose tables have names that many files have (`model`, `data`, `trainer`)"""
 MODEL_KEYS = frozenset(("template", "finetuning_type", "quantization_bit"))
 """Those that a server of such a model takes over too"""

@@ -17,12 +17,16 @@ from truetune.plugins import load_plugins
 from truetune.settings.config import Config, Stack
 from truetune.settings.located_document import LocatedDocument
 from truetune.settings.stacks import (
+    read_autotrain_yaml,
     read_axolotl_yaml,
+    read_litgpt_yaml,
     read_llama_factory_settings,
+    read_mergekit_yaml,
     read_nested_rl_settings,
     read_prime_rl_toml,
     read_swift_command_options,
     read_torchtune_recipe,
+    read_training_arguments_file,
     read_trl_yaml,
     read_truetune_yaml,
 )
@@ -47,6 +51,8 @@ class ConfigReader:
     """What trains by such a file: `axolotl train FILE`; empty where scripts alone do"""
     command_in_text: re.Pattern[str] | None = None
     """Finds that command in shell scripts and READMEs; None where a file is told by its keys alone"""
+    trains: bool = True
+    """Is a run of it a training? Rules that do not name a program that merges or evaluates are not about its files"""
 
 
 BUILT_IN = (
@@ -141,6 +147,43 @@ BUILT_IN = (
         model_key="model",
         unknown_key="prime-rl stops at it",
         command="uv run rl @ FILE",
+    ),
+    ConfigReader(
+        name="litgpt",
+        title="LitGPT configuration",
+        read=read_litgpt_yaml.read_litgpt_config,
+        keys=read_litgpt_yaml.litgpt_keys,
+        model_key="model_name",
+        unknown_key="LitGPT stops at it",
+        command="litgpt finetune_lora --config FILE",
+        command_in_text=re.compile(r"\blitgpt\s+(?:finetune\w*|pretrain)\b"),
+    ),
+    ConfigReader(
+        name="autotrain",
+        title="AutoTrain configuration",
+        read=read_autotrain_yaml.read_autotrain_config,
+        keys=read_autotrain_yaml.autotrain_keys,
+        model_key="base_model",
+        unknown_key="AutoTrain drops it",
+        command="autotrain --config FILE",
+        command_in_text=re.compile(r"\bautotrain\s+--config\b"),
+    ),
+    ConfigReader(
+        name="mergekit",
+        title="mergekit configuration",
+        read=read_mergekit_yaml.read_mergekit_config,
+        keys=read_mergekit_yaml.mergekit_keys,
+        model_key="base_model",
+        unknown_key="mergekit drops it",
+        trains=False,
+    ),
+    ConfigReader(
+        name="transformers",
+        title="arguments of transformers",
+        read=read_training_arguments_file.read_training_arguments_config,
+        keys=read_training_arguments_file.training_arguments_keys,
+        model_key="model_name_or_path",
+        unknown_key="transformers stops at it",
     ),
 )
 

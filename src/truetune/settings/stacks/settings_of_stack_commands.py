@@ -1,6 +1,6 @@
-"""Reads the settings that a command gives TRL, ms-swift, LLaMA-Factory, verl or OpenRLHF as options: `trl dpo
---learning_rate 5e-6 --use_peft`.
+"""Reads the settings that a command gives a training as options: `trl dpo --learning_rate 5e-6 --use_peft`.
 
+Commands of TRL, ms-swift, LLaMA-Factory, verl, OpenRLHF, Megatron-LM and open-instruct are known.
 Only commands whose options are the whole of their settings are read: one that names a file of settings beside them is
 left to the reader of that file.
 """
@@ -20,6 +20,8 @@ from truetune.settings.stacks import (
     read_trl_yaml,
 )
 from truetune.settings.stacks.options_of_commands import options_as_located_settings
+from truetune.settings.stacks.read_megatron_commands import configs_of_megatron_commands
+from truetune.settings.stacks.read_open_instruct_commands import configs_of_open_instruct_commands
 from truetune.settings.stacks.read_openrlhf_options import configs_of_openrlhf_commands
 from truetune.settings.stacks.read_verl_commands import configs_of_verl_commands
 
@@ -65,6 +67,8 @@ def configs_of_commands_without_settings_file(file: CommandFile) -> Iterator[Con
             )
     yield from configs_of_verl_commands(file)
     yield from configs_of_openrlhf_commands(file)
+    yield from configs_of_megatron_commands(file)
+    yield from configs_of_open_instruct_commands(file)
 
 
 def _with_processes_of_swift(config: Config, file: CommandFile, command: ShellCommand) -> Config:

@@ -26,6 +26,7 @@ from truetune.checks.hyperparameter_limits import (
     KTO_STEP_ROWS,
     NOTHING,
     OUT_OF_RANGE,
+    ROW_TOKENS,
     SCALE,
     SCALE_NAMES,
     SCALED_RATE,
@@ -174,6 +175,29 @@ def _values_derived_from_several(config: Config, found: Mapping[str, Any]) -> di
     }
 
 
+KEYS_OF_ROW_LIMIT = (
+    "cutoff_len",
+    "sequence_len",
+    "max_length",
+    "max_seq_length",
+    "train.max_seq_length",
+    "tokenizer.max_seq_len",
+    "params.block_size",
+    "max_len",
+)
+"""Of the stacks, where rows are cut"""
+
+
+def _key_of_row_limit(config: Config) -> str | None:
+    """The key by which a file sets where rows are cut; None where it sets none, or its rows are here to be measured."""
+    if config.spec.data:
+        return None
+    return next(
+        (key for key in KEYS_OF_ROW_LIMIT if type(value_at_dotted_key(config.raw, key)) is int),
+        None,
+    )
+
+
 def _defaults_of_kto_and_simpo(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
     """The values that KTO and SimPO of these stacks take where the file does not set them."""
     training = config.spec.training
@@ -219,7 +243,12 @@ def _step_and_epoch_values(config: Config) -> dict[str, Any]:
 def _keys_of_fieldless_settings(config: Config) -> dict[str, str]:
     """Settings without a field, and their keys in this stack."""
     stack = "trl" if config.stack == "transformers" else config.stack
-    return {**{name: name for name in SAME_SETTING}, **SPELLED.get(stack, {})}
+    limit = _key_of_row_limit(config)
+    return {
+        **{name: name for name in SAME_SETTING},
+        **SPELLED.get(stack, {}),
+        **({ROW_TOKENS: limit} if limit is not None else {}),
+    }
 
 
 def _is_set_in_file(config: Config, name: str) -> bool:
