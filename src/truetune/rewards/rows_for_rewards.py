@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -24,7 +24,7 @@ PROMPT_COLUMNS = ("prompt", "question", "problem", "instruction", "query", "inpu
 """Columns that hold the prompt; TRL itself reads `prompt`, which scripts make of one of the others"""
 REFERENCE_COLUMNS = (
     "answer", "solution", "ground_truth", "target", "label", "answers", "reference", "references",
-    "gold", "expected_answer", "correct_answer", "final_answer", "expected", "gt", "output",
+    "labels", "gold", "expected_answer", "correct_answer", "final_answer", "expected", "gt", "output",
 )  # fmt: skip
 """Columns that hold the right answer, the usual names first"""
 GIVEN_BY_TRL = (
@@ -172,6 +172,30 @@ def _make_row_of_messages(
     return RewardRow(number, users[-1] if users else "", messages, columns)
 
 
+def with_labels(rows: Sequence[RewardRow], asked: str | None) -> list[RewardRow]:
+    """The rows with their right answers as `labels`, as OpenRLHF hands them on, where a usual column holds them.
+
+    Args:
+        rows: that are tried.
+        asked: the column that the user names.
+    """
+    columns = {name for row in rows for name in row.columns}
+    known = asked or next((name for name in REFERENCE_COLUMNS if name in columns), None)
+    if known is None or known not in columns or "labels" in columns:
+        return list(rows)
+    return [
+        replace(
+            row,
+            # OpenRLHF hands on no other column.
+            columns={
+                **{name: value for name, value in row.columns.items() if name != known},
+                "labels": row.columns.get(known),
+            },
+        )
+        for row in rows
+    ]
+
+
 def choose_reference_column(
     function: LoadedFunction, rows: Sequence[RewardRow], asked: str | None
 ) -> ColumnChoice:
@@ -187,7 +211,9 @@ def choose_reference_column(
     """
     columns = list(dict.fromkeys(name for row in rows for name in row.columns))
     _refuse_missing_columns(function, columns, asked)
-    taken = [name for name in columns if name in function.parameters]
+    taken = [
+        name for name in columns if name in function.parameters and name not in function.unused
+    ]
     # A function of **kwargs names its columns in its code: kwargs["answer"].
     named = [name for name in columns if function.takes_any and name in function.texts]
     reference = asked or _find_reference_column(taken, named, rows)
