@@ -248,6 +248,8 @@ class RewardTrial:
     depends_on: Dependence = "unknown"
     reference_column: str = ""
     """The column with the right answers; empty where the function takes none"""
+    is_reference_unread: bool = False
+    """Does its code never read that column, though it takes it?"""
     has_golden_completions: bool = False
     """Does that column hold whole completions, named by the user?"""
     parses_completions: bool = False

@@ -211,13 +211,12 @@ def choose_reference_column(
     """
     columns = list(dict.fromkeys(name for row in rows for name in row.columns))
     _refuse_missing_columns(function, columns, asked)
-    taken = [
-        name for name in columns if name in function.parameters and name not in function.unused
-    ]
+    taken = [name for name in columns if name in function.parameters]
     # A function of **kwargs names its columns in its code: kwargs["answer"].
     named = [name for name in columns if function.takes_any and name in function.texts]
     reference = asked or _find_reference_column(taken, named, rows)
-    others = tuple(name for name in dict.fromkeys([*taken, *named]) if name != reference)
+    read = [name for name in dict.fromkeys([*taken, *named]) if name not in function.unused]
+    others = tuple(name for name in read if name != reference)
     if reference:
         return ColumnChoice(reference, others)
     if not taken:

@@ -116,9 +116,11 @@ def try_reward_function(
         loaded = process.load()
         if not {"completions", "completion_ids"} & set(loaded.parameters) and not loaded.takes_any:
             raise UsageError(_message_for_no_completions(target, loaded))
+        asked = options.reference
         if loaded.is_of_openrlhf:
-            rows = with_labels(rows, options.reference)
-        choice = choose_reference_column(loaded, rows, options.reference)
+            rows = with_labels(rows, asked)
+            asked = "labels" if any("labels" in row.columns for row in rows) else asked
+        choice = choose_reference_column(loaded, rows, asked)
         columns = list(dict.fromkeys(name for row in rows for name in row.columns))
         is_of_texts = loaded.is_of_verl or loaded.is_of_openrlhf
         form = "text" if is_of_texts else _form_of_completions(rows, options)
@@ -548,6 +550,7 @@ def _result(
         completions=process.completions - trial.scored_as_texts,
         depends_on=depends_on,
         reference_column=options.golden or choice.reference,
+        is_reference_unread=choice.reference in loaded.unused,
         has_golden_completions=options.golden is not None,
         parses_completions=trial.parses_completions,
         reference_problem=choice.problem if not trial.answers else "",

@@ -18,7 +18,7 @@ what they had learned.
 ```yaml
 curve:
   loss: {from: 2.0, to: 1.4, steps: 60, noise: 0.02}
-  learning_rate: {values: [2.0e-4, 1.8e-4, 1.6e-4, 1.4e-4, 1.2e-4, 9.0e-4, 6.0e-4, 3.0e-4], steps: 8}
+  learning_rate: {values: [2.0e-4, 1.8e-4, 1.6e-4, 1.4e-4, 1.2e-4, 9.0e-4, 6.0e-4, 3.0e-4, 1.0e-4], steps: 9}
 ```
 
 ## Use instead
@@ -121,8 +121,8 @@ class LearningRateLeavesItsSchedule(LogRule):
         return self.finding(
             f"the learning rate leaps from {rate.value[place - 1]:.3g} to {rate.value[place]:.3g} at {unit}"
             f" {rate.step[place]:,.0f}, above its highest value until then ({rate.value[:place].max():.3g})",
-            "if the run was resumed there, give it the settings that it began with (learning_rate, batch size, number of"
-            " processes, number of steps); else find what sets the rate of the optimizer there",
+            "if the run was resumed there, give it the settings that it began with (learning_rate, batch size,"
+            " processes, steps); else find what sets the rate of the optimizer there",
             total=int(rate.step.size),
             figure=draw_curves(
                 "learning rate", {"learning_rate": rate}, {"leap": float(rate.step[place])}

@@ -3,7 +3,8 @@ r"""A reward function pays for wrong answers.
 ## What it does
 Puts wrong answers into the form that is paid for the right one: another number, another letter, the answer of
 another row, a text that is none. It fires where one of them scores as high. Answers that differ in spelling alone
-are not used.
+are not used. It warns where texts that are no answer get more than wrong answers, two fifths of the way to the right
+one.
 
 ## Why it is bad
 The policy is paid for what is wrong, and learns it with what is right. The mean reward does not show it.
@@ -50,8 +51,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.reward.cases_of_scored_completions import cases_of_tried, rows_of
 from truetune.generation.reward_trial import NO_ANSWER, TriedCompletion
 
-# Chosen, not measured: at a sixth and less, functions tell a form that they can't read from a wrong answer on purpose.
-MIN_PAY_OF_NO_ANSWER = 0.25
+# Published functions give up to a quarter where no number can be read, so that the form is learned first (Unsloth's
+# notebooks: 1.5, -0.5 and 0). Chosen above it, not measured.
+MIN_PAY_OF_NO_ANSWER = 0.4
 """Share of the way from a wrong answer to the right one"""
 
 
@@ -89,7 +91,7 @@ class RewardPaysWrongAnswers(PaidCompletionRule):
         )
 
     def _gets_more_than_wrong_ones(self, one: TriedCompletion) -> bool:
-        """Does a text that is no answer lie a quarter of the way from its row's wrong answers to the right one?"""
+        """Does a text that is no answer lie two fifths of the way from its row's wrong answers to the right one?"""
         others = [
             other.score
             for other in self.subject.tried_of_kinds("wrong")
