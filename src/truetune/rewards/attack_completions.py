@@ -231,6 +231,10 @@ def _empty_completions(form: AnswerForm, answer: RightAnswer) -> Iterator[Attack
 def _parts(form: AnswerForm, answer: RightAnswer) -> Iterator[Attack]:
     """Answers that are a part of the right one, or hold it and say something else."""
     text = answer.text
+    words = text.split()
+    if answer.kind is None and len(words) >= MIN_SENTENCE_WORDS and not answer.is_formula:
+        # Shares of right words are 1 for it, where no word may be missing.
+        yield Attack("part", "one of its words", form.fill(max(words, key=len)))
     if answer.kind == "number" and re.fullmatch(r"-?\d+(\.\d+)?", text):
         yield Attack("part", "a longer number that begins with it", form.fill(_longer(text)))
         yield Attack("part", "a longer number that ends with it", form.fill(f"9{text.lstrip('-')}"))

@@ -11,7 +11,8 @@ a trainer that generates, and how many tool calls fail. It warns if
 - 95 % of the tool calls or more fail in every record;
 - a score of an evaluation gets worse by a tenth over four evaluations or more, and nearly each is worse than those
   before it, while eval_loss does not rise (`eval-loss-rises` is about that);
-- a word or character error rate is above 100 % at all of three evaluations or more.
+- a word or character error rate is above 100 % at all of three evaluations or more;
+- `eval_perplexity` is not the exponential of `eval_loss` at any of three evaluations or more.
 
 Other scores that fall like that are info. A token accuracy is a warning if the loss on the same tokens falls by 20 %
 too. Parts of a reward belong to `no-reward-signal`, and pairs whose margin is always 0 to `dpo-stuck-at-ln2`.
@@ -63,7 +64,7 @@ from truetune.logs.metric_direction import (
     lower_is_better,
 )
 from truetune.logs.robust_statistics import fit_robust_trend, medians_of_both_ends, noise_sigma
-from truetune.logs.run_log import Curve
+from truetune.logs.run_log import Curve, Floats
 from truetune.settings.run_spec import Severity
 
 # Chosen, not measured. A score may be 0 in one evaluation of a few rows, hardly in three. A record of pairs is often of
@@ -94,6 +95,10 @@ MIN_ORDERED_PAIRS = 0.9
 """Share of all pairs of evaluations in which the later one is worse"""
 EVAL_LOSS_RISE = 1.02
 """Times its lowest value from which eval_loss has risen"""
+PERPLEXITIES = ("eval_perplexity", "eval_ppl")
+"""Without a name of another set in them"""
+MAX_PERPLEXITY_DIFFERENCE = 0.1
+"""Nats. Chosen, not measured: a mean over batches of other sizes differs by some hundredths"""
 ERROR_RATE = re.compile(r"(?<![a-z])[wc]er(?![a-z])", re.I)
 WHOLE_TEXT = 100.0
 """Errors for each hundred words. A rate that is a share of 1 is below it, whatever it is"""
@@ -158,7 +163,9 @@ class ScoreAtWorstFallingOrNan(LogRule):
         evaluated = {
             name: curve
             for name, curve in self.subject.curves.items()
-            if is_held_out_score(name) and curve.finite() and "rewards/" not in name
+            if is_held_out_score(name)
+            and (curve.finite() if finite else curve)
+            and "rewards/" not in name
         }
         return self._score_curves(finite=finite) | evaluated
 
@@ -167,6 +174,13 @@ class ScoreAtWorstFallingOrNan(LogRule):
         score = curve.finite()
         if not is_held_out_score(name) or score.step.size < MIN_ZEROS:
             return None
+        if name in PERPLEXITIES and self._is_other_than_loss_says(score):
+            return ScoreFault(
+                f"is {score.value[-1]:.4g} at the last evaluation, and exp(eval_loss) is"
+                f" {np.exp(self._eval_loss_at(score)[-1]):.4g}: it is no perplexity of these losses (a mean of"
+                " exponentials, padding in the mean, or another set)",
+                "warning",
+            )
         if ERROR_RATE.search(name) and float(score.value.min()) > WHOLE_TEXT:
             return ScoreFault(
                 f"is {score.value.min():.4g} % or more at all {score.step.size:,} evaluations: there are more errors"
@@ -180,6 +194,20 @@ class ScoreAtWorstFallingOrNan(LogRule):
             f" {score.value[-1]:.4g} at {score.step[-1]:,.0f}",
             "warning",
         )
+
+    def _eval_loss_at(self, score: Curve) -> Floats:
+        """The evaluation loss at the steps of a score; empty where it was not logged at each of them."""
+        loss = self.subject.curve("eval_loss").finite()
+        if not loss or not np.isin(score.step, loss.step).all():
+            return np.zeros(0)
+        return loss.at(score.step)
+
+    def _is_other_than_loss_says(self, perplexity: Curve) -> bool:
+        """Does a perplexity differ from the exponential of the loss at every evaluation?"""
+        loss = self._eval_loss_at(perplexity)
+        if not loss.size or float(perplexity.value.min()) <= 0:
+            return False
+        return bool((np.abs(np.log(perplexity.value) - loss) > MAX_PERPLEXITY_DIFFERENCE).all())
 
     def _does_eval_loss_rise(self) -> bool:
         """Does the loss of the evaluations end above its lowest value, which `eval-loss-rises` is about?"""
