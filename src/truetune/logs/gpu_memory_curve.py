@@ -71,8 +71,9 @@ def find_memory_curve(curves: Mapping[str, Curve]) -> MemoryCurve:
     memory_curves: list[MemoryCurve] = []
     for name, curve in curves.items():
         words = {word.lower() for word in PARTS.findall(name)}
-        is_bytes = bool(words & ALLOCATED_WORDS) and "bytes" in words
-        if name != OURS and not (words & MEMORY_WORDS or is_bytes or words & {"vram"}):
+        # `cuda_allocated_gb`, `allocated_bytes.all.current`: what is allocated in units of memory
+        is_size = bool(words & (ALLOCATED_WORDS | RISING_WORDS)) and bool(words & UNITS.keys())
+        if name != OURS and not (words & MEMORY_WORDS or is_size):
             continue
         finite = curve.finite()
         if words & OTHER_WORDS or not finite:
