@@ -4,7 +4,7 @@
 Compares the values of `eval_loss`. It warns if four evaluations or more, and 75 % of all, give the same value with
 three decimals or more, while the training loss changed by more than 10 % and the learning rate was not 0. It also warns
 if a score (an accuracy, F1, a reward on held-out prompts) is the same at all of four evaluations or more, and the
-training loss or the reward moved between them.
+training loss, the reward or eval_loss moved between them.
 
 ## Why it is bad
 The same rows give exactly the same loss only if no weight has changed. A score stays the same too if the model gives
@@ -57,6 +57,8 @@ MIN_SAME = 4
 MIN_SAME_SHARE = 0.75
 MOVED = 0.1
 """Share by which the training loss has to change for evaluations to show it"""
+SATURATED = 95.0
+"""Per cent from which a score may stay as it is because the task is learned"""
 DIGITS = 1e-3
 """A value with fewer digits may be rounded to the same"""
 
@@ -108,8 +110,13 @@ class EvalNeverChanges(LogRule):
             return
         name, score = next(iter(stuck.items()))
         yield self.finding(
-            f"{name} is exactly {score.value[0]:.6g} at all {score.value.size:,} evaluations, while the training moves:"
-            " the model gives each row the same answer, or the evaluation does not use the trained model",
+            f"{name} is exactly {score.value[0]:.6g} at all {score.value.size:,} evaluations"
+            + (
+                ", while eval_loss changes: the model gives each row the same answer (a classifier: one class)"
+                if self._do_weights_move(score)
+                else ", while the training moves: the model gives each row the same answer, or the evaluation does not"
+                " use the trained model"
+            ),
             "count the different answers of one evaluation: if there is one, the labels, the head or the decoding is"
             " wrong; if there are many, evaluate the weights that are trained (with RL: those that the sampler was"
             " given last)",
@@ -128,9 +135,16 @@ class EvalNeverChanges(LogRule):
             return False
         value = abs(float(score.value[0])) * (100 if abs(score.value[0]) <= 1 else 1)
         # A whole per cent may be of few rows, or stand for none and all.
-        if abs(value - round(value)) < DIGITS:
+        if abs(value - round(value)) < DIGITS or SATURATED <= value <= 100:
             return False
-        return any(self._moves_between(name, score) for name in ("loss", "reward"))
+        moves = any(self._moves_between(name, score) for name in ("loss", "reward"))
+        return moves or self._do_weights_move(score)
+
+    def _do_weights_move(self, score: Curve) -> bool:
+        """Does eval_loss differ at the evaluations that give one score? Then the weights do, and the answers do not."""
+        loss = self.subject.curve("eval_loss").finite()
+        values = loss.value[np.isin(loss.step, score.step)]
+        return values.size >= MIN_SAME and np.unique(values).size == values.size
 
     def _moves_between(self, name: str, score: Curve) -> bool:
         """Does a quantity of the training change by a tenth between the first and the last evaluation?"""
