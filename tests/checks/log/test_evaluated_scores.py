@@ -165,3 +165,88 @@ def test_memory_that_is_released_with_each_epoch(tmp_path: Path) -> None:
     # Rows of other lengths, and a single step down.
     assert found(lambda n: 20 + 6 * ((7 * n) % 5)) is None
     assert found(lambda n: 30.0 if n < 20 else 20.0) is None
+
+
+def grpo_file(folder: Path, name: str, value: Callable[[int], float]) -> Path:
+    """A trainer's state of 40 steps of a policy with one more curve."""
+    records = [
+        {
+            "step": n,
+            "reward": 0.3 + 0.01 * n,
+            "completions/mean_length": 200.0 + n,
+            "learning_rate": 1e-6,
+            "grad_norm": 0.2 + 0.01 * (n % 7),
+            name: value(n),
+        }
+        for n in range(1, 41)
+    ]
+    file = folder / "trainer_state.json"
+    file.write_text(json.dumps({"log_history": records}), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("kl", lambda n: 0.0, "kl-is-always-zero"),
+        ("loss/value_avg", lambda n: 0.1 * math.exp(n / 6), "part-of-the-loss-grows"),
+        ("aux_loss", lambda n: 1.02 + 0.1 * n, "part-of-the-loss-grows"),
+        ("kl", lambda n: 0.0 if n < 5 else 0.001 * n, None),
+        ("loss/value_avg", lambda n: 0.1 + 0.01 * n, None),
+        ("aux_loss", lambda n: 1.02 + 0.003 * n, None),
+        ("kl_loss", lambda n: 0.0001 * math.exp(n / 6), None),
+        ("num_loss_tokens", lambda n: 1000.0 * n, None),
+        ("loss/policy_avg", lambda n: 0.001 * n, None),
+    ],
+)
+def test_what_a_policys_log_shows(
+    name: str, value: Callable[[int], float], rule: str | None, tmp_path: Path
+) -> None:
+    found = set(rules_of(grpo_file(tmp_path, name, value)))
+    assert found & {"kl-is-always-zero", "part-of-the-loss-grows"} == ({rule} if rule else set())
+
+
+@pytest.mark.parametrize(
+    ("rows", "perplexity", "rule"),
+    [
+        (1, math.exp, "eval-without-loss"),
+        (64, lambda loss: 38.0, "score-at-worst-falling-or-nan"),
+        (64, lambda loss: math.inf, "score-at-worst-falling-or-nan"),
+        (64, math.exp, None),
+        (64, lambda loss: math.exp(loss + 0.03), None),
+    ],
+)
+def test_what_an_evaluation_measures(
+    rows: int, perplexity: Callable[[float], float], rule: str | None, tmp_path: Path
+) -> None:
+    records: list[dict[str, float]] = []
+    for n in range(1, 41):
+        records.append({"step": n, "loss": 1.1 + math.exp(-n / 12)})
+        if n % 10 == 0:
+            loss = 1.6 - n / 100
+            speed = {
+                "eval_runtime": 0.5 + n / 1000,
+                "eval_samples_per_second": rows / (0.5 + n / 1000),
+            }
+            records.append(
+                {"step": n, "eval_loss": loss, "eval_perplexity": perplexity(loss), **speed}
+            )
+    file = tmp_path / "trainer_state.json"
+    file.write_text(json.dumps({"log_history": records}), encoding="utf-8")
+    found = set(rules_of(file))
+    assert found & {"eval-without-loss", "score-at-worst-falling-or-nan"} == (
+        {rule} if rule else set()
+    )
+
+
+def test_one_class_for_each_row(tmp_path: Path) -> None:
+    """eval_loss changes, so the weights do, and the accuracy is that of the most common class."""
+    records: list[dict[str, float]] = []
+    for n in range(1, 61):
+        records.append({"step": n, "loss": 0.651 + 0.01 * math.sin(3 * n)})
+        if n % 10 == 0:
+            records.append({"step": n, "eval_loss": 0.653 - n / 1e5, "eval_accuracy": 0.6430976})
+    file = tmp_path / "trainer_state.json"
+    file.write_text(json.dumps({"log_history": records}), encoding="utf-8")
+    finding = next(one for one in diagnose(file).findings if one.rule == "eval-never-changes")
+    assert "one class" in finding.message

@@ -49,9 +49,13 @@ from truetune.logs.metric_direction import HELD_OUT_NAME
 from truetune.logs.robust_statistics import fit_robust_trend, medians_of_both_ends
 from truetune.logs.run_log import Curve
 
-PART = re.compile(r"(?<![a-z])loss(?![a-z]*scale)", re.I)
-OTHER = re.compile(r"policy|pg_loss|actor/|train_loss|_loss_step|scale|total|(?:^|/)loss$", re.I)
-"""The loss itself, and that of a policy, which is about 0 and has no level"""
+PART = re.compile(r"(?<![a-z])loss(?![a-z])", re.I)
+OTHER = re.compile(
+    r"policy|pg_loss|actor/|train_loss|_loss_step|total|(?:^|/)loss$"
+    r"|kl|entropy|penalty|regulari|token|count|num|weight|coef|scale|ratio|mask|sample|time|clip|spike",
+    re.I,
+)
+"""The loss itself; that of a policy, which is about 0; what grows as a policy learns (its KL); and what is no loss"""
 BALANCE = re.compile(r"aux|balanc|router|moe|expert", re.I)
 """Parts that keep the experts of a mixture in balance"""
 MIN_POINTS = 20
