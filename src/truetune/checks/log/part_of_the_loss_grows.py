@@ -1,4 +1,4 @@
-"""A part of the loss grows many times over while the run goes on: the critic's, or that which balances experts.
+"""A part of the loss grows many times over: the loss of the critic, or the one that balances the experts.
 
 ## What it does
 Reads every curve of the training whose name holds `loss`, besides the loss itself and the policy's: `loss/value_avg`,
