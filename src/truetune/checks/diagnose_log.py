@@ -57,6 +57,7 @@ KIND_NAMES = {
 
 
 JUDGED_CURVES = frozenset({
+    "nan_iterations",
     "loss", "eval_loss", "loss_scale", "learning_rate", "grad_norm", "epoch", "num_tokens", "wall_time",
     "tokens_per_second", "train_tokens_per_second",
     "rewards/margins", "rewards/accuracies", "eval_rewards/accuracies", "rewards/chosen", "rewards/rejected",

@@ -45,8 +45,14 @@ LENGTH_BONUS_SHARE = 0.1
 # Chosen, not measured: below it is what functions give for an attempt, whatever its answer is.
 MIN_PART_SHARE = 0.1
 """Of the difference between a right and a wrong answer: the smallest part that counts as pay"""
+MIN_GROWTH_SHARE = 0.5
+"""Of what the first repetitions add: what the second half adds where nothing caps it. A count adds all of it"""
 MIN_WAYS = 3
 """Ways to name the right answer among others: in one form, in a form each, and taken back"""
+
+
+NO_ANSWER = "Something else entirely"
+"""Wrong for each row, and unlike each answer: what a function gives for the form of an answer alone"""
 
 
 def is_at_least(score: float | None, other: float | None) -> bool:
@@ -157,6 +163,34 @@ class UnpaidReference:
 
 
 @dataclass(frozen=True, slots=True)
+class RepetitionScores:
+    """Scores of texts that repeat themselves, by a function that takes no reference."""
+
+    once: float | None
+    """Of the form that is paid best"""
+    half: float | None
+    """Of half as often as `often`"""
+    often: float | None
+    different: float | None
+    """Of a text of different sentences"""
+    same: tuple[float | None, ...]
+    """Of texts of the same length that repeat one of these sentences each"""
+
+    @property
+    def grows_without_bound(self) -> bool:
+        """Does the second half of the repetitions add about as much as the first? A count that is capped does not."""
+        if self.once is None or self.half is None or self.often is None:
+            return False
+        first, second = self.half - self.once, self.often - self.half
+        return first > 0 and second >= MIN_GROWTH_SHARE * first
+
+    @property
+    def is_repetition_paid(self) -> bool:
+        """Does each text that repeats one sentence get more than one of different sentences?"""
+        return bool(self.same) and all(is_above(one, self.different) for one in self.same)
+
+
+@dataclass(frozen=True, slots=True)
 class RaisedError:
     """A call that ended in an exception."""
 
@@ -214,6 +248,8 @@ class RewardTrial:
     depends_on: Dependence = "unknown"
     reference_column: str = ""
     """The column with the right answers; empty where the function takes none"""
+    is_reference_unread: bool = False
+    """Does its code never read that column, though it takes it?"""
     has_golden_completions: bool = False
     """Does that column hold whole completions, named by the user?"""
     parses_completions: bool = False
@@ -244,6 +280,8 @@ class RewardTrial:
     paid as it"""
     mixed_spellings: tuple[str, ...] = ()
     """Names of spellings that some of the references have themselves"""
+    repetition: RepetitionScores | None = None
+    """Of a function that takes no reference"""
     right_rows: int = 0
     """Rows that were tried in the best form"""
     usual_wrong: float | None = None

@@ -34,6 +34,7 @@ METRIC_ALIASES = {
     "train_loss_step": "loss",
     "training_loss": "loss",
     "loss_step": "loss",
+    "reduced_train_loss": "loss",
     "val_loss": "eval_loss",
     "valid_loss": "eval_loss",
     "validation_loss": "eval_loss",
@@ -59,10 +60,12 @@ METRIC_ALIASES = {
     "val/num_eos_tokens": "completions/num_eos_tokens",
     "actor/grad_norm": "grad_norm",
     "actor/lr": "learning_rate",
+    "act_lr": "learning_rate",
     "actor/kl_loss": "kl",
     "critic/score/mean": "reward",
     "response_length/clip_ratio": "completions/clipped_ratio",
     "response_length/mean": "completions/mean_length",
+    "response_length": "completions/mean_length",
     "reward/mean": "reward",
     "reward/all/mean": "reward",
     "loss/mean": "loss",
@@ -84,9 +87,13 @@ METRIC_ALIASES = {
     "truncation_rate": "completions/clipped_ratio",
 }
 """Another spelling -> ours; `actor/`, `critic/` and `response_length/` are verl's, `val/contain_eos_token` is of TRL's
-OnlineDPO, which writes it of the answers it trains on, `val/num_eos_tokens` of its PPO, `token_acc` is ms-swift's.
+OnlineDPO, which writes it of the answers it trains on, `val/num_eos_tokens` of its PPO, `token_acc` is ms-swift's,
+`reduced_train_loss` NeMo's, and `act_lr` and `response_length` stand in OpenRLHF's bar.
 prime-rl writes the mean of a step behind the name (`reward/mean`; with several environments, `reward/all/mean`),
 NeMo-RL the names from `train/kl_penalty` on: its `kl_penalty` is the KL itself, before the factor."""
+
+NAN_ITERATIONS_CURVE = "nan_iterations"
+"""Iterations without a finite loss since the last record, as Megatron counts them"""
 
 NAMES_OF_PROGRAMS = {
     "verl": re.compile(

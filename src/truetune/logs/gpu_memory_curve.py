@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,8 @@ FROM_BYTES, FROM_MIB = 1e7, 2_000.0
 """Numbers from which, without a unit, memory is in bytes, or in MiB: no GPU has 2,000 GiB, and no model needs 2 MiB"""
 MIN_GROWTH_GIB, MIN_GROWTH_RECORDS = 1.0, 6
 """Memory that grows with the steps: by this much, in records enough to see a line"""
+RELEASED_SHARE = 0.5
+"""Share of the range by which memory falls at once where it is released"""
 MIN_CORRELATION = 0.97
 """Correlation of memory with the step from which it grows with each step: a peak that follows the longest row rises in
 a few jumps, with less"""
@@ -68,8 +71,9 @@ def find_memory_curve(curves: Mapping[str, Curve]) -> MemoryCurve:
     memory_curves: list[MemoryCurve] = []
     for name, curve in curves.items():
         words = {word.lower() for word in PARTS.findall(name)}
-        is_bytes = bool(words & ALLOCATED_WORDS) and "bytes" in words
-        if name != OURS and not (words & MEMORY_WORDS or is_bytes or words & {"vram"}):
+        # `cuda_allocated_gb`, `allocated_bytes.all.current`: what is allocated in units of memory
+        is_size = bool(words & (ALLOCATED_WORDS | RISING_WORDS)) and bool(words & UNITS.keys())
+        if name != OURS and not (words & MEMORY_WORDS or is_size):
             continue
         finite = curve.finite()
         if words & OTHER_WORDS or not finite:
@@ -92,6 +96,27 @@ def _gib_per_unit(words: set[str], largest: float) -> float:
     if largest >= FROM_BYTES:
         return 1 / GIB
     return 1 / 1024 if largest >= FROM_MIB else 1.0
+
+
+def growth_between_releases(memory: Curve) -> list[tuple[float, float]]:
+    """Memory at the beginning and the end of each stretch in which it grows with each step, from release to release.
+
+    What keeps the tensors of each step may be emptied with each epoch: a list of losses, a metric.
+
+    Returns:
+        Two stretches at least, in GiB; empty where not nearly all of the curve is such stretches.
+    """
+    curve = memory.finite()
+    if curve.step.size < 2 * MIN_GROWTH_RECORDS:
+        return []
+    drops = np.flatnonzero(np.diff(curve.value) < -RELEASED_SHARE * float(np.ptp(curve.value))) + 1
+    stretches = [
+        Curve(curve.step[start:end], curve.value[start:end])
+        for start, end in pairwise((0, *drops.tolist(), curve.step.size))
+    ]
+    whole = [one for one in stretches if one.step.size >= MIN_GROWTH_RECORDS]
+    grown = [ends for one in whole if (ends := first_and_last_if_growing(one)) is not None]
+    return grown if len(grown) == len(whole) >= 2 else []
 
 
 def first_and_last_if_growing(memory: Curve) -> tuple[float, float] | None:

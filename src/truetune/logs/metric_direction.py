@@ -18,8 +18,10 @@ LOWER_WORDS = (
 )
 HIGHER_WORDS = (
     r"acc|accuracy|accuracies|f1|(sacre)?bleu|rouge([l\d]|lsum)?|rewards?|margins?|exact_match|precision|recall|"
-    r"(roc_?)?auc|mcc|pearson|spearman|win_?rate|pass@\d+"
+    r"(roc_?)?auc|mcc|pearson|spearman|win_?rate|pass@\d+|ndcg(@\d+)?|mrr(@\d+)?|map(@\d+)?|kappa|meteor|chrf"
 )
+HELD_OUT_NAME = re.compile(r"(?:eval|val|valid|validation|dev|test)[_/-]|val-core/", re.I)
+"""How names of quantities begin that are measured on rows which are not trained on"""
 MIN_IMPROVEMENT = 0.01
 """A metric improved where it is better by this share of what it was. Chosen, not measured: smaller changes of an
 accuracy are one row in a hundred"""
@@ -39,6 +41,13 @@ def is_share_of_correct(name: str) -> bool:
         name,
         r"acc|accuracy|accuracies|f1|(sacre)?bleu|rouge([l\d]|lsum)?|exact_match|precision|recall",
     )
+
+
+def is_held_out_score(name: str) -> bool:
+    """Is it a metric of an evaluation, other than a loss, of which the name tells which way is better?"""
+    if HELD_OUT_NAME.match(name) is None or _has_any_word(name, "loss|margins?|std"):
+        return False
+    return lower_is_better(name) is not None
 
 
 def metric_improving_after(log: RunLog, step: float) -> str | None:

@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from truetune.logs.canonical_metric_names import RUN_RESULT_KEYS
+from truetune.logs.canonical_metric_names import NAN_ITERATIONS_CURVE, RUN_RESULT_KEYS
 from truetune.logs.console.parse_progress_bars import ProgressBar, parse_progress_bar
 from truetune.logs.console.read_console_output import ConsoleReader
 from truetune.logs.console.strip_line_prefixes import TERMINAL_CODES
+from truetune.logs.metric_direction import HELD_OUT_NAME
 from truetune.logs.parse_step_lines_of_reward_trainers import (
     figures_behind_labels,
     parse_verl_step_line,
@@ -75,6 +76,8 @@ SPLIT_LOSSES = re.compile(
 """`loss train: 1.234, val: 1.301`, as litgpt prints it"""
 DEEPSPEED_RATE = re.compile(rf"\bstep=\d{{1,9}}, skipped=\d{{1,9}}, lr=\[({NUMBER})")
 """`step=10, skipped=0, lr=[0.00052], mom=[[0.9, 0.95]]`: the rates of the parameter groups, as DeepSpeed prints them"""
+NAN_ITERATIONS = re.compile(r"\bnumber of nan iterations:\s{0,9}(\d{1,9})")
+"""Megatron: iterations since the last line whose loss was no number; they are left out of the mean that it prints"""
 VALIDATION_HEAD = re.compile(r"^\W{0,4}(?P<kind>validation|evaluation) loss at iteration\b", re.I)
 """Megatron: `validation loss at iteration 1000 | lm loss value: 2.0E+00`"""
 HELD_OUT_INITIALS = ("v", "e", "d", "h")
@@ -180,6 +183,8 @@ class _RecordCollector:
         """A loss with a step or a batch was printed: one of a whole epoch beside them is their mean"""
         self.last_described = ""
         """The text before and behind the last bar that shows a loss: tqdm draws it again with each step"""
+        self.drawn_results: dict[str, Any] = {}
+        """What the bar showed last of evaluations"""
         self.described_total = 0
         """The length of the bars that show a loss"""
         self.rate: str | None = None
@@ -197,12 +202,27 @@ class _RecordCollector:
             self.waited += 1
         record = self._parse_notebook_table_row(text) or parse_printed_record(text)
         if not record and bar is not None:
-            record = _record_behind_bar(bar) or self._record_in_text_of_bar(bar)
+            behind = self._without_figures_drawn_again(_record_behind_bar(bar))
+            record = behind or self._record_in_text_of_bar(bar)
         self._note_deepspeed_learning_rate(text)
         self._note_planned_epochs(text)
         if record and self._is_of_chosen_rank(record, text):
             self._keep_or_wait_for_bar(self._record_with_step(record), is_printed="{'" in text)
         return record
+
+    def _without_figures_drawn_again(self, record: dict[str, Any] | None) -> dict[str, Any] | None:
+        """The record without the results of an evaluation that the bar showed before: it draws them with each step."""
+        if record is None:
+            return None
+        kept = {
+            name: value
+            for name, value in record.items()
+            if HELD_OUT_NAME.match(name) is None or self.drawn_results.get(name) != value
+        }
+        self.drawn_results |= {
+            name: value for name, value in kept.items() if HELD_OUT_NAME.match(name) is not None
+        }
+        return kept
 
     def _record_with_step(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The record with the step that its counter means, and without means of losses that are in
@@ -551,6 +571,9 @@ def _other_figures_in_custom_loop_line(text: str, *, has_loss: bool) -> dict[str
         figures["grad_norm"] = norm[1]
     if has_loss:
         figures |= _preference_metrics_in_line(text)
+    not_a_number = NAN_ITERATIONS.search(text)
+    if not_a_number is not None:
+        figures[NAN_ITERATIONS_CURVE] = not_a_number[1]
     memory = MEMORY_SIZE.search(text)
     if memory is not None:
         figures["memory"] = float(memory["size"]) / (1024 if memory["unit"] in "mM" else 1)

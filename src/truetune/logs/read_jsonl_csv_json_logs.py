@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from truetune.errors import DataError
+from truetune.logs.canonical_metric_names import METRIC_ALIASES
 from truetune.logs.read_notebook_and_kaggle_output import is_kaggle_log, read_kaggle_log
 from truetune.logs.run_log_builder import RunLogBuilder
 from truetune.parsing import InputLimitError
@@ -20,6 +22,21 @@ MAX_CSV_CHARACTERS = 1 << 17
 """Characters of one row of a table; the widest tables of published runs have some thousand."""
 MAX_LINE_CHARACTERS = LOG_RECORD.max_bytes
 """Longer lines are no records."""
+TENSORBOARD_COLUMNS = ("Wall time", "Step", "Value")
+"""What TensorBoard writes of one curve that is downloaded as CSV"""
+EVALUATOR_COLUMNS = ("epoch", "steps")
+"""With which the tables of sentence-transformers' evaluators begin"""
+KNOWN_CURVES = (
+    *METRIC_ALIASES,
+    "loss",
+    "eval_loss",
+    "learning_rate",
+    "grad_norm",
+    "reward",
+    "kl",
+    "entropy",
+)
+"""Names of curves that a file may be called by"""
 
 
 def read_jsonl_log(path: Path, log_builder: RunLogBuilder) -> None:
@@ -44,7 +61,7 @@ def read_csv_log(path: Path, log_builder: RunLogBuilder) -> None:
     """
     rows = CsvReader(_lines_within_limit(path, log_builder), max_characters=MAX_CSV_CHARACTERS)
     try:
-        header = [_metric_of_csv_column(name) for name in next(rows, [])]
+        header = _metrics_of_header([name.strip() for name in next(rows, [])], path.stem)
         named = [name for name in header if name]
         if len(named) > len(set(named)):
             log_builder.note_skipped(
@@ -171,6 +188,30 @@ def _lines_within_limit(path: Path, log_builder: RunLogBuilder) -> Iterator[str]
             if "\ufffd" in line:
                 log_builder.note_skipped(f"{path.name}: lines that are no UTF-8")
             yield line
+
+
+def _metrics_of_header(columns: list[str], stem: str) -> list[str]:
+    """The metric of each column; empty for columns that hold none.
+
+    Args:
+        columns: the header of a table.
+        stem: the name of its file, which names the curve of an export of TensorBoard.
+    """
+    if columns == list(TENSORBOARD_COLUMNS):
+        return ["wall_time", "step", _metric_of_file_name(stem)]
+    # Evaluators of sentence-transformers write one row for each evaluation.
+    if columns[: len(EVALUATOR_COLUMNS)] == list(EVALUATOR_COLUMNS):
+        return ["epoch", "step", *(f"eval_{name}" for name in columns[len(EVALUATOR_COLUMNS) :])]
+    return [_metric_of_csv_column(name) for name in columns]
+
+
+def _metric_of_file_name(stem: str) -> str:
+    """The metric that the name of an export ends in: `run-sft-tag-train_loss` -> `train_loss`; else the name."""
+    tagged = stem.rpartition("tag-")[2]
+    known = [
+        name for name in KNOWN_CURVES if re.search(rf"(?:^|[^a-z]){re.escape(name)}$", tagged, re.I)
+    ]
+    return max(known, key=len) if known else tagged
 
 
 def _metric_of_csv_column(name: str) -> str:

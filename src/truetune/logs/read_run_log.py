@@ -54,13 +54,15 @@ MAX_LOG_BYTES = 1 << 32
 """Chosen, not measured: a longer file is no log of one run, and reading it takes minutes"""
 GENERATION_SPEED = re.compile(r"\btok(?:en)?s?\s*(?:/|per)\s*s(?:ec(?:ond)?)?\b", re.I)
 """How scripts print the speed of a generation: `5.1 tok/s`, `tokens per second`"""
-ARGUMENTS_FILE = "training_args.yaml"
+ARGUMENTS_FILES = ("training_args.yaml", "args.json")
+"""Settings that LLaMA-Factory and ms-swift write beside their logs"""
 SETTINGS_BESIDE = (
     "fp16",
     "bf16",
     "max_grad_norm",
     "save_steps",
     "gradient_accumulation_steps",
+    "lr_scheduler_type",
 )
 """Settings on which advice depends"""
 HEAD_BYTES = 4_096
@@ -203,7 +205,7 @@ def shows_how_run_went(output: ConsoleOutput | None) -> bool:
         return False
     shown = output.failure or output.survived or output.ends or output.notices or output.total
     compiled = output.recompiled.line
-    is_measured = output.prepared.rows or output.rank_differences or compiled
+    is_measured = output.prepared.rows or output.rank_differences or compiled or output.skips.steps
     return bool(shown or output.settings.server or is_measured)
 
 
@@ -321,9 +323,10 @@ def _add_facts_of_folder(folder: Path, log_builder: RunLogBuilder) -> None:
         step for child in folder.iterdir() if (step := checkpoint_step(child)) is not None
     )
     log_builder.checkpoints = tuple(steps)
-    arguments = folder / ARGUMENTS_FILE
-    if arguments.is_file():
-        _add_training_arguments(arguments, log_builder)
+    for name in ARGUMENTS_FILES:
+        arguments = folder / name
+        if arguments.is_file():
+            _add_training_arguments(arguments, log_builder)
     # The newest checkpoint stands for the others: they are of one run.
     folders = [folder, *(folder / f"checkpoint-{step}" for step in steps[-1:])]
     for place in folders:
@@ -336,7 +339,7 @@ def _add_facts_of_folder(folder: Path, log_builder: RunLogBuilder) -> None:
 
 
 def _add_training_arguments(file: Path, log_builder: RunLogBuilder) -> None:
-    """Add the settings of the run that LLaMA-Factory writes beside its log; those in the log itself
+    """Add the settings of the run that its program writes beside the log; those in the log itself
     take precedence.
     """
     try:

@@ -19,6 +19,7 @@ from truetune.rewards.forms_shown_in_prompts import (
     forms_shown_in_prompts,
     objects_with_named_keys,
 )
+from truetune.rewards.respell_objects import spellings_of_object
 from truetune.rewards.rows_for_rewards import RightAnswer
 
 THOUGHT = "Let me work it out step by step."
@@ -200,8 +201,9 @@ def _is_for_thoughts(opening: str) -> bool:
 
 
 def other_spellings(answer: RightAnswer) -> Iterator[tuple[str, str]]:
-    """(name, text): other spellings of a short answer that are equal to it."""
-    if not answer.is_short or answer.kind == "json":
+    """(name, text): other spellings of a short answer, or of a JSON object, that are equal to it."""
+    yield from spellings_of_object(answer.text)
+    if not answer.is_short or answer.kind == "json" or answer.text.lstrip().startswith("{"):
         return
     text = answer.text
     yield " X  (white space)", f" {text} "

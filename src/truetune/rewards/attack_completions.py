@@ -14,21 +14,34 @@ from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
 from truetune.generation.final_answers import MAX_RESPELLED_DIGITS
-from truetune.generation.reward_trial import AttackKind
+from truetune.generation.reward_trial import NO_ANSWER, AttackKind
 from truetune.rewards.answer_forms import AnswerForm
+from truetune.rewards.respell_objects import object_with_another_value
 from truetune.rewards.rows_for_rewards import RightAnswer
 
 EMPTY_TEXTS = ("", " \n", "?", "I don't know.", "Sorry, I can't help with that.")
 """Texts that say nothing"""
 NOTHING_WORDS = ("none", "null", "n/a", "nothing", "unknown", "i don't know", "nan")
 """Right answers of which a text that says nothing may be one"""
-NO_ANSWER = "Something else entirely"
-"""Wrong for each row, and unlike each answer: what a function gives for the form of an answer alone"""
 LETTERS = "ABCD"
+WORDS_BY_LETTER = {"A": "Answer:", "B": "Because of that,", "C": "Clearly", "D": "Definitely"}
+"""How an answer may begin that gives another letter"""
+YES_OR_NO = ("yes", "no", "true", "false")
+MAX_SMALL_NUMBER = 5
+MIN_OTHER_FRACTION = Decimal("0.3")
 # A tolerance of some per cent, which some functions grant, covers the next number from here on.
 MAX_NEXT_NUMBER = 50
 REPEATS = 20
 """Times that the right answer is repeated. Chosen, not measured: a function that counts matches shows it at two"""
+SENTENCES = (
+    "The ferry leaves the northern harbour at dawn.",
+    "Seven students measured how quickly copper cools.",
+    "Nobody had opened that drawer since last winter.",
+    "A careful editor checks each quotation twice.",
+    "Rain delayed the second half by twenty minutes.",
+    "Her brother repairs clocks and old music boxes.",
+)
+"""Of about one length; a text of all of them repeats nothing"""
 MIN_REVERSED_WORDS = 4
 """Words of an answer whose order is reversed: fewer may be read in any order"""
 # Chosen, not measured: of fewer words many orders are sentences.
@@ -108,6 +121,9 @@ def wrong_answers(answer: RightAnswer, others: Sequence[RightAnswer]) -> WrongAn
     of_row = next((one for one in others if _is_surely_other(one, answer)), None)
     if of_row is not None:
         wrong.append(("another row's answer", of_row.text))
+        changed_value = object_with_another_value(answer.text)
+        if changed_value is not None:
+            wrong.append(("the object with one value changed", changed_value))
     digit = re.search(r"\d(?=\D*$)", answer.text)
     if not wrong and digit:
         # No 0: nothing may be divided by it.
@@ -215,6 +231,10 @@ def _empty_completions(form: AnswerForm, answer: RightAnswer) -> Iterator[Attack
 def _parts(form: AnswerForm, answer: RightAnswer) -> Iterator[Attack]:
     """Answers that are a part of the right one, or hold it and say something else."""
     text = answer.text
+    words = text.split()
+    if answer.kind is None and len(words) >= MIN_SENTENCE_WORDS and not answer.is_formula:
+        # Shares of right words are 1 for it, where no word may be missing.
+        yield Attack("part", "one of its words", form.fill(max(words, key=len)))
     if answer.kind == "number" and re.fullmatch(r"-?\d+(\.\d+)?", text):
         yield Attack("part", "a longer number that begins with it", form.fill(_longer(text)))
         yield Attack("part", "a longer number that ends with it", form.fill(f"9{text.lstrip('-')}"))
@@ -222,21 +242,52 @@ def _parts(form: AnswerForm, answer: RightAnswer) -> Iterator[Attack]:
         if digits.strip("0."):
             turned = digits if text.startswith("-") else f"-{text}"
             yield Attack("near miss", "the number with its sign turned", form.fill(turned))
+        cut = _same_whole_part(text)
+        if cut is not None:
+            yield Attack("near miss", "a number that is cut to the same whole one", form.fill(cut))
         if len(digits) > 1 and digits.isdigit():
             yield Attack("part", "its first digit", form.fill(digits[0]))
             # Four digits and more may be grouped by spaces.
             if len(digits) < 4:
                 yield Attack("near miss", "its digits with spaces", form.fill(" ".join(text)))
+    elif answer.kind == "letter" and not form.before and not form.after:
+        # A function of bare texts alone reads their first letter.
+        other = next(letter for letter in LETTERS if letter != text.upper())
+        word = WORDS_BY_LETTER.get(text.upper())
+        if word:
+            yield Attack(
+                "part", "a word that begins with it, and another letter", f"{word} it is {other}."
+            )
     elif answer.kind == "word":
-        yield Attack("part", "its denial", form.fill(f"not {text}"))
+        # Nobody writes `not yes`, and a function that reads the last of the two words is right.
+        if text.casefold() not in YES_OR_NO:
+            yield Attack("part", "its denial", form.fill(f"not {text}"))
         if len(text) >= 4:
             yield Attack("part", "its first half", form.fill(text[: len(text) // 2]))
             yield Attack("part", "its first letter", form.fill(text[0]))
 
 
 def _longer(number: str) -> str:
-    """A number with a digit more behind it, that is no other spelling of it."""
-    return f"{number}7" if "." not in number else f"{number[0]}{number}"
+    """A number with a digit more, that is no other spelling of it: behind it, or in front of a fraction's point."""
+    if "." not in number:
+        return f"{number}7"
+    sign = "-" if number.startswith("-") else ""
+    # A digit behind a fraction would be within the tolerance of many functions.
+    return f"{sign}7{number.lstrip('-')}"
+
+
+def _same_whole_part(number: str) -> str | None:
+    """A number that is cut to the same whole one, and far from it; None where every such number is near.
+
+    Within 5, another fraction differs by 8 % and more, which no tolerance grants.
+    """
+    value = Decimal(number)
+    if abs(value) >= MAX_SMALL_NUMBER or value == 0:
+        return None
+    whole = int(value)
+    sign = "-" if number.startswith("-") else ""
+    other = f"{sign}{abs(whole)}.9"
+    return other if abs(Decimal(other) - value) >= MIN_OTHER_FRACTION else f"{sign}{abs(whole)}.4"
 
 
 def _candidates(form: AnswerForm, answer: RightAnswer, wrong: WrongAnswers) -> Iterator[Attack]:

@@ -97,6 +97,10 @@ class LoadedFunction:
     """Does it define a function that takes completions: one that it gives?"""
     is_of_verl: bool = False
     """Is it called as verl calls its functions, and not as TRL does?"""
+    unused: tuple[str, ...] = ()
+    """Arguments that its code never reads"""
+    is_of_openrlhf: bool = False
+    """Is it called as OpenRLHF calls its functions: with `queries`, `prompts` and `labels`?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +215,8 @@ class RewardProcess:
             tuple(reply["notes"]),
             bool(reply["makes_functions"]),
             bool(reply["is_of_verl"]),
+            tuple(reply["unused"]),
+            bool(reply["is_of_openrlhf"]),
         )
 
     def call(

@@ -17,6 +17,7 @@ the pipes.
 from __future__ import annotations
 
 import ast
+import dis
 import faulthandler
 import functools
 import importlib
@@ -193,12 +194,23 @@ class _Function:
             (end for end in ("", "s") if f"solution_str{end}" in self.taken), None
         )
         """`s` for a function of verl that takes all completions at once; None for one that is called as TRL does"""
+        self.is_of_openrlhf = "queries" in self.taken and "completions" not in self.taken
+        """Does it take prompt and answer as one text, as OpenRLHF calls it?"""
+        self.unused = _unread_arguments(value)
         if self.ending_of_verl is not None:
             self._tell_arguments_of_verl_as_columns(self.ending_of_verl)
+        elif self.is_of_openrlhf:
+            self.parameters = [
+                "completions" if name == "queries" else name for name in self.parameters
+            ]
+            self.notes.append(
+                "called as OpenRLHF does: with prompt and answer as one text (queries)"
+            )
 
     def _tell_arguments_of_verl_as_columns(self, ending: str) -> None:
         """Give the arguments of verl the names that rows and TRL have for them; others are left to their defaults."""
         known = {f"{name}{ending}": column for name, column in ARGUMENTS_OF_VERL.items()}
+        self.unused = [known.get(name, name) for name in self.unused]
         own = [name for name in self.parameters if name not in known and name not in self.optional]
         self.parameters = [known[name] for name in self.parameters if name in known] + own
         # verl gives an empty one where the rows have none, and nothing besides these.
@@ -241,12 +253,30 @@ class _Function:
         """Call it with the arguments of TRL, without those that it can't take; a function of verl as verl does."""
         if self.ending_of_verl is not None:
             return self._call_as_verl(arguments)
+        if self.is_of_openrlhf:
+            return self._call_as_openrlhf(arguments)
         given = {
             name: value
             for name, value in arguments.items()
             if self.takes_any or name in self.parameters
         }
         return _result_awaited(self.function(**given))
+
+    def _call_as_openrlhf(self, arguments: dict[str, Any]) -> Any:
+        """The scores by a function of OpenRLHF, which gives a tensor, or an object with `rewards`."""
+        prompts = [_text_of_prompt(one) for one in arguments["prompts"]]
+        completions = [_text_of_completion(one) for one in arguments["completions"]]
+        given = {
+            name: value for name, value in arguments.items() if self.takes_any or name in self.taken
+        }
+        given.pop("completions", None)
+        given["queries"] = [a + b for a, b in zip(prompts, completions, strict=True)]
+        if "prompts" in self.taken or self.takes_any:
+            given["prompts"] = prompts
+        result = _result_awaited(self.function(**given))
+        result = result["rewards"] if isinstance(result, dict) and "rewards" in result else result
+        # One column for each answer is as good as none.
+        return result.flatten() if hasattr(result, "flatten") else result
 
     def _call_as_verl(self, arguments: dict[str, Any]) -> list[Any]:
         """The scores of completions by a function of verl, which gives a number or an object with a `score`."""
@@ -290,6 +320,28 @@ def _result_awaited(result: Any) -> Any:
 def _text_of_completion(completion: Any) -> str:
     """The text of a completion: of messages the content of the last one."""
     return completion if isinstance(completion, str) else str(completion[-1]["content"])
+
+
+def _text_of_prompt(prompt: Any) -> str:
+    """The text of a prompt: of messages their contents, one below the other."""
+    if isinstance(prompt, str):
+        return prompt
+    return "".join(f"{one['content']}\n" for one in prompt)
+
+
+def _unread_arguments(function: Any) -> list[str]:
+    """The named arguments that a function never reads, by its code; empty where that can't be told."""
+    code = getattr(_innermost_function(function), "__code__", None)
+    if code is None or {"locals", "vars"} & set(code.co_names):
+        return []
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    read = set(code.co_cellvars)
+    for instruction in dis.get_instructions(code):
+        if not instruction.opname.startswith("STORE"):
+            # Newer Pythons load two names with one instruction.
+            value = instruction.argval
+            read |= set(value) if isinstance(value, tuple) else {value}
+    return [name for name in names if name not in read]
 
 
 async def _awaited(value: Any) -> Any:
@@ -519,6 +571,8 @@ class _Worker:
             "parameters": self.function.parameters,
             "optional": self.function.optional,
             "takes_any": self.function.takes_any,
+            "unused": self.function.unused,
+            "is_of_openrlhf": self.function.is_of_openrlhf,
             "texts": _texts_named_by(self.function.function),
             "is_of_verl": self.function.ending_of_verl is not None,
             "makes_functions": _makes_reward_functions(self.function.function),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,15 +18,19 @@ from truetune.data.read_file_records import read_records
 from truetune.errors import DataError, UsageError, format_name_list
 from truetune.generation.final_answers import AnswerKind, answer_marks, find_final_answer
 from truetune.generation.split_words import split_words
+from truetune.parsing.input_limits import REPLY
+from truetune.parsing.parse_json_within_limits import parse_json
 from truetune.rewards.reward_process import LoadedFunction
 
 PROMPT_COLUMNS = ("prompt", "question", "problem", "instruction", "query", "input", "messages")
 """Columns that hold the prompt; TRL itself reads `prompt`, which scripts make of one of the others"""
 REFERENCE_COLUMNS = (
     "answer", "solution", "ground_truth", "target", "label", "answers", "reference", "references",
-    "gold", "expected_answer", "correct_answer", "final_answer", "expected", "gt", "output",
+    "labels", "gold", "expected_answer", "correct_answer", "final_answer", "expected", "gt", "output",
 )  # fmt: skip
 """Columns that hold the right answer, the usual names first"""
+TARGET_KEYS = ("target", "answer", "ground_truth", "solution", "expected_answer", "label")
+"""Of an object that stands as a right answer: under which it has the answer itself"""
 GIVEN_BY_TRL = (
     "prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric",
     "environments",
@@ -69,7 +73,9 @@ class RightAnswer:
 
     @property
     def is_short(self) -> bool:
-        """Is it an answer of one line, and no prose?"""
+        """Is it an answer of one line, and neither prose nor a JSON object?"""
+        if self.text.startswith("{"):
+            return False
         return "\n" not in self.text and len(self.text) <= MAX_SHORT_ANSWER_CHARACTERS
 
     @property
@@ -172,6 +178,30 @@ def _make_row_of_messages(
     return RewardRow(number, users[-1] if users else "", messages, columns)
 
 
+def with_labels(rows: Sequence[RewardRow], asked: str | None) -> list[RewardRow]:
+    """The rows with their right answers as `labels`, as OpenRLHF hands them on, where a usual column holds them.
+
+    Args:
+        rows: that are tried.
+        asked: the column that the user names.
+    """
+    columns = {name for row in rows for name in row.columns}
+    known = asked or next((name for name in REFERENCE_COLUMNS if name in columns), None)
+    if known is None or known not in columns or "labels" in columns:
+        return list(rows)
+    return [
+        replace(
+            row,
+            # OpenRLHF hands on no other column.
+            columns={
+                **{name: value for name, value in row.columns.items() if name != known},
+                "labels": row.columns.get(known),
+            },
+        )
+        for row in rows
+    ]
+
+
 def choose_reference_column(
     function: LoadedFunction, rows: Sequence[RewardRow], asked: str | None
 ) -> ColumnChoice:
@@ -191,7 +221,8 @@ def choose_reference_column(
     # A function of **kwargs names its columns in its code: kwargs["answer"].
     named = [name for name in columns if function.takes_any and name in function.texts]
     reference = asked or _find_reference_column(taken, named, rows)
-    others = tuple(name for name in dict.fromkeys([*taken, *named]) if name != reference)
+    read = [name for name in dict.fromkeys([*taken, *named]) if name not in function.unused]
+    others = tuple(name for name in read if name != reference)
     if reference:
         return ColumnChoice(reference, others)
     if not taken:
@@ -239,12 +270,29 @@ def _are_answers(values: Sequence[Any]) -> bool:
 
 
 def _text_of_reference(value: Any) -> str:
-    """A reference as text, the first of several; empty where it is neither text nor number."""
+    """A reference as text, the first of several; empty where it is neither text nor number.
+
+    verl's rows may hold an object, as a table or as JSON: `{"target": 42, "numbers": [6, 7]}`.
+    """
+    value = _target_of_object(value)
     if isinstance(value, list) and value and isinstance(value[0], str | int | float):
         value = value[0]
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
     return str(value).strip()
+
+
+def _target_of_object(value: Any) -> Any:
+    """What an object holds under the usual names of a right answer; any other value as it is."""
+    content = value
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            content = parse_json(value, REPLY, exact_integers=True)
+        except ValueError:
+            return value
+    if not isinstance(content, Mapping):
+        return value
+    return next((content[name] for name in TARGET_KEYS if content.get(name) is not None), value)
 
 
 def right_answer_of(value: Any) -> RightAnswer | None:

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from truetune.generation.reward_trial import (
+    NO_ANSWER,
     ChangedScore,
     FormScores,
+    RepetitionScores,
     SpellingScores,
     TriedCompletion,
     UnpaidReference,
 )
 from truetune.generation.verifier_comparison import ComparedCompletion
 from truetune.rewards.answer_forms import AnswerForm
-from truetune.rewards.attack_completions import NO_ANSWER, WrongAnswers, wrong_answers
+from truetune.rewards.attack_completions import WrongAnswers, wrong_answers
 from truetune.rewards.rows_for_rewards import RewardRow, RightAnswer
 from truetune.rewards.score_completions import CompletionScorer, RowCompletion
 from truetune.rewards.verifiers import Verifier
@@ -63,6 +65,7 @@ class TrialInProgress:
     after_wrong_ones: SpellingScores | None = None
     thoughts_over_lines: SpellingScores | None = None
     numbers_read_in_part: SpellingScores | None = None
+    repetition: RepetitionScores | None = None
     parses_completions: bool = False
     reads_columns: bool = True
     """May it tell a right answer from another row's? Not without a column of the rows"""

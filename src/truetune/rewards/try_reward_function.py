@@ -20,10 +20,12 @@ from typing import Literal
 
 from truetune.errors import UsageError, format_name_list
 from truetune.generation.reward_trial import (
+    NO_ANSWER,
     Access,
     Dependence,
     FormScores,
     RaisedError,
+    RepetitionScores,
     RewardTrial,
     TriedCompletion,
     UnpaidReference,
@@ -38,9 +40,9 @@ from truetune.rewards.answer_forms import (
     spellings_of_references,
 )
 from truetune.rewards.attack_completions import (
-    NO_ANSWER,
     ODD_TEXTS,
     REPEATS,
+    SENTENCES,
     attacks_on_answer,
     long_texts,
 )
@@ -54,6 +56,7 @@ from truetune.rewards.rows_for_rewards import (
     RightAnswer,
     choose_reference_column,
     right_answer_of,
+    with_labels,
 )
 from truetune.rewards.score_completions import CompletionScorer, RowCompletion, TooManyFailures
 from truetune.rewards.score_other_spellings import (
@@ -113,9 +116,14 @@ def try_reward_function(
         loaded = process.load()
         if not {"completions", "completion_ids"} & set(loaded.parameters) and not loaded.takes_any:
             raise UsageError(_message_for_no_completions(target, loaded))
-        choice = choose_reference_column(loaded, rows, options.reference)
+        asked = options.reference
+        if loaded.is_of_openrlhf:
+            rows = with_labels(rows, asked)
+            asked = "labels" if any("labels" in row.columns for row in rows) else asked
+        choice = choose_reference_column(loaded, rows, asked)
         columns = list(dict.fromkeys(name for row in rows for name in row.columns))
-        form = "text" if loaded.is_of_verl else _form_of_completions(rows, options)
+        is_of_texts = loaded.is_of_verl or loaded.is_of_openrlhf
+        form = "text" if is_of_texts else _form_of_completions(rows, options)
         scorer = CompletionScorer(process, form, columns, options.max_seconds)
         trial = TrialInProgress(scorer, rows, _answers_of_rows(rows, choice, options))
         trial.notes += loaded.notes
@@ -137,7 +145,8 @@ def _message_for_no_completions(target: RewardTarget, loaded: LoadedFunction) ->
         return f"{takes}; a function that makes reward functions is no reward function: name the one that it gives"
     return (
         f"{takes}; functions are called as TRL calls them, with lists: name one that takes `completions` and the"
-        " columns of the rows, and gives a list of scores, or one of verl's that takes `solution_str`"
+        " columns of the rows, and gives a list of scores, one of verl's that takes `solution_str`, or one of"
+        " OpenRLHF's that takes `queries`"
     )
 
 
@@ -355,6 +364,10 @@ def _try_forms_without_answers(trial: TrialInProgress, forms: Sequence[AnswerFor
             "repeated", f"{best.name} {REPEATS} times", row.number, "", repeated, often, once
         )
     )
+    half = "\n".join([best.example] * (REPEATS // 2))
+    texts = [half, " ".join(SENTENCES), *(" ".join([one] * len(SENTENCES)) for one in SENTENCES)]
+    of_half, different, *same = trial.score([RowCompletion(row, text) for text in texts])
+    trial.repetition = RepetitionScores(once, of_half, often, different, tuple(same))
 
 
 def _attack_row(trial: TrialInProgress, row: RewardRow) -> None:
@@ -528,7 +541,8 @@ def _result(
     constant = next(iter(trial.seen_scores)) if len(trial.seen_scores) == 1 else None
     uses_network = any(access.kind == "network" for access in accesses)
     # verl hands over four arguments by name, and no further columns.
-    given = set() if loaded.is_of_verl else {*GIVEN_BY_TRL, *scorer.columns} - {"environments"}
+    by_trl = not loaded.is_of_verl and not loaded.is_of_openrlhf
+    given = set() if not by_trl else {*GIVEN_BY_TRL, *scorer.columns} - {"environments"}
     return RewardTrial(
         name=str(target),
         rows=len(trial.rows),
@@ -536,6 +550,7 @@ def _result(
         completions=process.completions - trial.scored_as_texts,
         depends_on=depends_on,
         reference_column=options.golden or choice.reference,
+        is_reference_unread=choice.reference in loaded.unused,
         has_golden_completions=options.golden is not None,
         parses_completions=trial.parses_completions,
         reference_problem=choice.problem if not trial.answers else "",
@@ -554,6 +569,7 @@ def _result(
         thoughts_over_lines=trial.thoughts_over_lines,
         numbers_read_in_part=trial.numbers_read_in_part,
         mixed_spellings=tuple(sorted(spellings_of_references(trial.answers.values()))),
+        repetition=trial.repetition,
         right_rows=trial.right_rows,
         usual_wrong=trial.usual_wrong,
         unpaid=tuple(trial.unpaid),

@@ -1,9 +1,9 @@
 """Preference pairs are ranked right before they are trained on: something trivial separates them.
 
 ## What it does
-Averages `rewards/accuracies` over the records between 5 % and 50 % of the first epoch, ten at least. It warns above
-0.98. If no epoch is logged, it uses the records between 1/50 and 1/8 of the run, which is half an epoch of a run with
-four.
+Averages `rewards/accuracies` (of a reward model: `accuracy`) over the records between 5 % and 50 % of the first epoch,
+ten at least. It warns above 0.98. If no epoch is logged, it uses the records between 1/50 and 1/8 of the run, which is
+half an epoch of a run with four.
 
 ## Why it is bad
 Pairs that the model has not seen yet are already ranked right. It learned one superficial feature (length, a missing
@@ -45,7 +45,7 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
-from truetune.checks.reasons_rules_cannot_judge import explain_too_short_curve
+from truetune.checks.reasons_rules_cannot_judge import LOGGED_BY, explain_too_short_curve
 from truetune.checks.rule import LogRule
 from truetune.logs.run_log import Curve
 
@@ -61,20 +61,21 @@ class DpoAccuracyAtOnce(LogRule):
     fault = Fault.PAIRS_TOLD_APART_BY_FORM
     severity = "warning"
     since = "0.1.0"
-    kinds = ("preference",)
-    needs = ("rewards/accuracies",)
+    kinds = ("preference", "reward")
 
     def unmet(self) -> Unmet | None:
-        """Also unmet where too few accuracies stand within the first half epoch."""
+        """Also unmet where no accuracy is logged, or too few stand within the first half epoch."""
         unmet = super().unmet()
         if unmet is not None:
             return unmet
+        if not self.subject.curve(self._name):
+            return Unmet(f"the log has no {self._name}", LOGGED_BY.get(self._name, ""))
         count = int(self._accuracy_on_unseen_pairs().step.size)
         return (
             explain_too_short_curve(
                 count,
                 MIN_POINTS,
-                "rewards/accuracies within the first half epoch"
+                f"{self._name} within the first half epoch"
                 + (
                     ""
                     if self.subject.epochs_at_end > 0
@@ -84,6 +85,11 @@ class DpoAccuracyAtOnce(LogRule):
             if count < MIN_POINTS
             else None
         )
+
+    @property
+    def _name(self) -> str:
+        """The accuracy of the pairs: reward models call it plain `accuracy`."""
+        return "accuracy" if self.subject.kind == "reward" else "rewards/accuracies"
 
     def measurement_if_clean(self) -> str:
         """The share of pairs in order before they were seen."""
@@ -95,7 +101,7 @@ class DpoAccuracyAtOnce(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        if log.kind != "preference":
+        if log.kind not in self.kinds:
             return
         new = self._accuracy_on_unseen_pairs()
         if new.step.size < MIN_POINTS or float(np.mean(new.value)) < MIN_ACCURACY:
@@ -110,7 +116,7 @@ class DpoAccuracyAtOnce(LogRule):
             evidence=() if log.epochs_at_end > 0 else (NO_EPOCH,),
             figure=draw_curves(
                 "accuracy",
-                {"rewards/accuracies": log.curve("rewards/accuracies").finite()},
+                {self._name: log.curve(self._name).finite()},
                 {"unseen pairs ranked right": step},
             ),
         )
@@ -120,7 +126,7 @@ class DpoAccuracyAtOnce(LogRule):
         before.
         """
         log = self.subject
-        curve = log.curve("rewards/accuracies").finite()
+        curve = log.curve(self._name).finite()
         if log.epochs_at_end > 0:
             epoch = log.epoch_at(curve.step)
             new = (epoch > 0.05) & (epoch <= 0.5)

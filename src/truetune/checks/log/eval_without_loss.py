@@ -1,7 +1,8 @@
-"""The evaluation gives no loss, or it never runs although it is configured.
+"""The evaluation gives no loss, sees hardly any row, or never runs although it is configured.
 
 ## What it does
-Looks for evaluation records (`eval_runtime`) without an `eval_loss` or any other metric. If the log contains
+Looks for evaluation records (`eval_runtime`) without an `eval_loss` or any other metric, and for three evaluations or
+more of fewer than five rows (`eval_runtime` times `eval_samples_per_second`). If the log contains
 `eval_strategy` (as W&B's does), it also looks for a run that should have evaluated and has no record of it.
 
 ## Why it is bad
@@ -34,12 +35,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import LogRule
 from truetune.logs.run_log import RunLog
 
+MIN_EVALUATIONS = 3
+MIN_ROWS = 4.5
+"""Chosen, not measured: so few rows show nothing, and trials of more are made on purpose"""
+MIN_SECONDS = 0.01
+"""Below it, the rounded time of an evaluation says nothing of its rows"""
 # What the Trainer logs of each evaluation, whether it measured anything or not.
 TIMINGS = {
     "runtime",
@@ -87,6 +95,8 @@ class EvalWithoutLoss(LogRule):
                 evidence=(", ".join(n for n in sorted(log.curves) if n.startswith("eval_")),),
                 count=runs,
             )
+        elif runs >= MIN_EVALUATIONS:
+            yield from self._finding_on_few_rows()
         strategy = log.facts.get("eval_strategy")
         if not runs and not measured and self._is_first_evaluation_due(strategy):
             yield self.finding(
@@ -94,6 +104,26 @@ class EvalWithoutLoss(LogRule):
                 " an evaluation",
                 "pass an eval_dataset to the trainer, or set eval_strategy to 'no'",
             )
+
+    def _finding_on_few_rows(self) -> Iterator[Finding]:
+        """The finding that evaluations see hardly any row, by their time and speed."""
+        runtime = self.subject.curve("eval_runtime").finite()
+        speed = self.subject.curve("eval_samples_per_second").finite()
+        if runtime.step.size != speed.step.size or not np.array_equal(runtime.step, speed.step):
+            return
+        rows = runtime.value * speed.value
+        # Both are rounded: of very short times, nothing follows.
+        if float(runtime.value.min()) < MIN_SECONDS or float(rows.max()) >= MIN_ROWS:
+            return
+        yield self.finding(
+            f"each of {rows.size:,} evaluations sees about {max(1, round(float(np.median(rows)))):,} row"
+            f"{'s' * (round(float(np.median(rows))) > 1)} (eval_runtime times eval_samples_per_second): what they"
+            " measure is chance",
+            "check the length of eval_dataset: a select(range(1)) of a trial, a filter that drops nearly all, packing"
+            " that joins all rows into one",
+            count=int(rows.size),
+            total=int(rows.size),
+        )
 
     def _is_first_evaluation_due(self, strategy: object) -> bool:
         """Has the run reached the first evaluation that its settings ask for?"""

@@ -15,7 +15,8 @@ loss: no weight that counts changed between them. It is info if a whole pass ove
 with it falls by 10 % over as many steps, from the same level and at the same learning rate, it warns: the same training
 works there (on one GPU, say), and here no weight moves.
 
-If the loss of a classifier stays at ln(classes), that of a guess among them, the finding says so. Each finding lists
+If the loss of a classifier stays at ln(classes), that of a guess among them, or the loss of an embedding model at
+ln(batch), that of a guess among the texts of a batch, the finding says so. Each finding lists
 the causes that the log does not rule out.
 
 ## Why it is bad
@@ -46,6 +47,7 @@ changes the result: watch the first hundred steps.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,6 +89,14 @@ MAX_CLASSES = 20
 """Classes up to which ln(classes) are far enough apart (5 % at 20, less above) for a level to tell their number"""
 NEAR_GUESSING = 0.015
 """Share of ln(classes) within which a loss sits there"""
+MIN_BATCH = 8
+"""Texts of a batch. Chosen, not measured: below, many losses lie near the logarithm of the batch"""
+NEAR_BATCH = 0.005
+"""Share of ln(batch) within which a loss sits there"""
+EMBEDDING_METRIC = re.compile(
+    r"cosine|spearman|pearson|ndcg|mrr@|map@|recall@|embedding|contrastive|retrieval", re.I
+)
+"""In names of what is measured of embedding models"""
 CAUSES_OF_UNMOVED_WEIGHTS = (
     "does the optimizer have the weights that are trained (build it from the same model, after get_peft_model, FSDP or"
     " fully_shard: truetune check SCRIPT)",
@@ -188,7 +198,9 @@ class FlatLoss(LogRule):
         """
         log = self.subject
         evaluated = _equal_evaluation_loss_and_count(log)
-        classes = _number_of_classes_guessed(log, fall.level)
+        classes = _number_of_classes_guessed(log, fall.level) or _texts_of_batch_guessed(
+            log, fall.level
+        )
         falling = _run_beside_that_falls(log, fall)
         if not evaluated and not classes and falling is None and not _is_worth_a_note(log):
             return
@@ -341,7 +353,7 @@ def _class_guessing_in_words(classes: int) -> str:
     """
     if not classes:
         return ""
-    return f": {math.log(classes):.4g} is the loss of a guess among {classes} classes"
+    return f": {math.log(classes):.4g} is the loss of a guess among {classes} classes (or texts of a batch)"
 
 
 def _falling_run_in_words(run: RunBeside | None) -> str:
@@ -370,6 +382,18 @@ def _number_of_classes_guessed(log: RunLog, level: float) -> int:
         if abs(level - math.log(classes)) < NEAR_GUESSING * math.log(classes):
             return classes
     return 0
+
+
+def _texts_of_batch_guessed(log: RunLog, level: float) -> int:
+    """The size of a batch among whose texts an embedding model guesses, with a loss at this level; 0 for other logs.
+
+    Losses that tell the right text from the others of the batch (MultipleNegativesRankingLoss, InfoNCE) are ln(batch)
+    where all texts are alike to the model.
+    """
+    batch = log.fact_as_number("train_batch_size")
+    if not batch or batch < MIN_BATCH or not any(map(EMBEDDING_METRIC.search, log.curves)):
+        return 0
+    return int(batch) if abs(level - math.log(batch)) < NEAR_BATCH * math.log(batch) else 0
 
 
 def _has_usual_rate_and_gradients(log: RunLog, fall: LossFall) -> bool:

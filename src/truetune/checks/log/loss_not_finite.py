@@ -51,6 +51,7 @@ from truetune.checks.log.float16_use_and_overflow import (
 from truetune.checks.log.restart_advice import advise_restart
 from truetune.checks.reasons_rules_cannot_judge import LOGGED_BY
 from truetune.checks.rule import LogRule
+from truetune.logs.canonical_metric_names import NAN_ITERATIONS_CURVE
 from truetune.logs.run_log import Curve, Floats, RunLog
 
 LOSSES = ("loss", "eval_loss")
@@ -86,6 +87,7 @@ LABELS_FIRST = (
     "first find rows without a label ((labels != -100).sum() of each batch): if a limit cuts off the answer, none"
     " is left, and the mean over none is NaN; remove such rows, or raise max_length"
 )
+MIN_NAN_RECORDS = 3
 MIN_CALM = 2
 """Records before the first such loss: one alone shows no rise"""
 # Chosen, not measured: losses and norms of neighbouring records differ by less; runs that diverge pass both at once.
@@ -143,6 +145,22 @@ class LossNotFinite(LogRule):
                 # A curve without a number has nothing to draw.
                 figure=None if is_all else draw_curves(name, {name: curve}, {"not finite": first}),
             )
+        yield from self._findings_on_counted_iterations()
+
+    def _findings_on_counted_iterations(self) -> Iterator[Finding]:
+        """The finding on iterations that Megatron counts as NaN, and leaves out of the loss that it prints."""
+        counted = self.subject.curve(NAN_ITERATIONS_CURVE).finite()
+        bad = counted.value > 0
+        # One batch may be broken; in three records it is more than that.
+        if int(bad.sum()) < MIN_NAN_RECORDS:
+            return
+        yield self.finding(
+            f"{counted.value.sum():,.0f} iterations had a loss that is not finite, in {int(bad.sum()):,} of"
+            f" {counted.step.size:,} records (number of nan iterations): the printed loss leaves them out",
+            f"{advise_restart(self.subject, float(counted.step[bad][0]))}; {LABELS_FIRST}",
+            count=int(bad.sum()),
+            total=int(counted.step.size),
+        )
 
     def _describe_place(self, name: str, step: float, number: int) -> str:
         """Where a value stands, in words: its step, or which evaluation or record it is of a log

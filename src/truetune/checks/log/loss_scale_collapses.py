@@ -4,7 +4,8 @@
 Reads the loss scale that Megatron, fairseq and loops with a `GradScaler` print. It fires if the scale was 64 or more,
 falls to 1 or below, and stays there. It also reads the lines of DeepSpeed, Apex and fairseq on single overflows: it
 fires if the scale came down to its least (`reducing to 1` again and again) and a tenth of the steps or more were
-skipped. The halvings of the first steps, which end at some hundreds or thousands, are the normal search for a scale.
+skipped, or if DeepSpeed counts a fifth of 100 steps or more as skipped. The halvings of the first steps, which end at
+some hundreds or thousands, are the normal search for a scale.
 
 ## Why it is bad
 The scale is halved at each step whose gradients are infinite, and that step is skipped. Below 1 it makes small
@@ -58,6 +59,10 @@ from truetune.logs.run_log import Curve
 
 MIN_POINTS = 8
 """Records. Chosen by hand: a scale that begins at 64 takes six halvings to fall to 1"""
+MIN_COUNTED_STEPS = 100
+"""Chosen, not measured: DeepSpeed begins at a scale of 65,536 or 2**32 and skips some twenty steps until one fits"""
+MIN_COUNTED_SHARE = 0.2
+"""Of the steps that DeepSpeed counts. Chosen: a run loses a fifth of what it was meant to learn"""
 # A scale that is set to 1 by hand, as for bf16, stays there: it has to fall. fairseq begins at 128, others at 65,536.
 MIN_FIRST_SCALE = 64.0
 # Megatron's own floor (min_loss_scale) is 1; a GradScaler has none and falls to 1e-30.
@@ -73,8 +78,9 @@ class LossScaleCollapses(LogRule):
     least = MIN_POINTS
 
     def unmet(self) -> Unmet | None:
-        """Met by lines on overflows as well, where the log has no curve of the scale."""
-        return None if skipped_steps_of(self.subject).overflows else super().unmet()
+        """Met by lines on overflows or skipped steps as well, where the log has no curve of the scale."""
+        skips = skipped_steps_of(self.subject)
+        return None if skips.overflows or skips.steps else super().unmet()
 
     def measurement_if_clean(self) -> str:
         """The highest and the last loss scale."""
@@ -93,7 +99,33 @@ class LossScaleCollapses(LogRule):
     def findings(self) -> Iterator[Finding]:
         scale = self.subject.curve("loss_scale").finite()
         findings = list(self._findings_on_logged_scale(scale))
-        yield from findings or self._findings_on_printed_overflows()
+        findings = findings or list(self._findings_on_printed_overflows())
+        yield from findings or self._findings_on_counted_skips()
+
+    def _findings_on_counted_skips(self) -> Iterator[Finding]:
+        """A finding where DeepSpeed counts a fifth of the steps as skipped, and prints no overflow."""
+        skips = skipped_steps_of(self.subject)
+        if skips.overflows or skips.steps < MIN_COUNTED_STEPS or self.subject.output is None:
+            return
+        if skips.skipped < MIN_COUNTED_SHARE * skips.steps:
+            return
+        is_spoiled = is_nearly_all(skips.skipped, skips.steps)
+        yield self.finding(
+            f"DeepSpeed skipped {skips.skipped:,} of {skips.steps:,} steps: their gradients overflow in float16"
+            + (", and nothing is trained" if is_spoiled else ""),
+            float16_overflow_remedy(self.subject),
+            severity="error" if is_spoiled else "warning",
+            evidence=tuple(float16_overflow_evidence(self.subject)),
+            cases=(
+                Case(
+                    f"step={skips.steps}, skipped={skips.skipped}",
+                    file=self.subject.output.file,
+                    line=skips.counted_at,
+                ),
+            ),
+            count=skips.skipped,
+            total=skips.steps,
+        )
 
     def _findings_on_printed_overflows(self) -> Iterator[Finding]:
         """A finding where single overflows are printed until the scale is at its least, and there too."""

@@ -4,6 +4,7 @@
 Reads what the log says about GPU memory (`allocated_bytes.all.current` of Lightning's DeviceStatsMonitor, `gpu_mem_gb`,
 `memory(GiB)`). It fires if memory rises in a straight line by 1 GiB or more, in the second half of the run as in the
 first. That is a warning for allocated memory, and info for peak memory, which also rises if rows come sorted by length.
+If memory falls back at once and grows again, as with each epoch, each of these stretches is judged like that.
 
 ## Why it is bad
 A step frees the memory that it used. What keeps growing is held by something: tensors in a list or a metric, losses
@@ -44,8 +45,10 @@ from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.logs.gpu_memory_curve import (
     MIN_GROWTH_RECORDS,
+    MemoryCurve,
     find_memory_curve,
     first_and_last_if_growing,
+    growth_between_releases,
 )
 
 
@@ -74,6 +77,7 @@ class MemoryGrowsWithEachStep(LogRule):
         memory = find_memory_curve(self.subject.curves)
         grown = first_and_last_if_growing(memory.curve)
         if grown is None:
+            yield from self._findings_on_growth_in_stretches(memory)
             return
         steps = float(np.ptp(memory.curve.step))
         yield self.finding(
@@ -83,5 +87,23 @@ class MemoryGrowsWithEachStep(LogRule):
             " (`truetune lint SCRIPT` names the line); keep loss.item() instead of loss, and logits.detach().cpu()",
             # A peak rises too where rows come sorted by their length.
             severity="warning" if memory.is_current else "info",
+            figure=draw_curves("GiB", {memory.name: memory.curve}, {}),
+        )
+
+    def _findings_on_growth_in_stretches(self, memory: MemoryCurve) -> Iterator[Finding]:
+        """The finding on memory that grows again and again, and is released between."""
+        stretches = growth_between_releases(memory.curve)
+        if not stretches:
+            return
+        first, last = stretches[-1]
+        yield self.finding(
+            f"GPU memory grows with each step from {first:.2f} to {last:.2f} GiB, and is released"
+            f" {len(stretches) - 1:,} times, as at the end of an epoch ({memory.name}): a longer epoch, or more rows,"
+            " fills the GPU",
+            "find what keeps tensors of each step until the epoch ends: a list of losses or outputs, a metric, an"
+            " evaluation without torch.no_grad() (`truetune lint SCRIPT` names the line); keep loss.item() instead of"
+            " loss",
+            severity="warning" if memory.is_current else "info",
+            count=len(stretches),
             figure=draw_curves("GiB", {memory.name: memory.curve}, {}),
         )

@@ -98,6 +98,8 @@ class NoRewardSignal(LogRule):
         scores = log.curve("objective/scores").finite()
         if not share and scores.step.size >= MIN_EQUAL_SCORES and np.ptp(scores.value) == 0:
             yield self._finding_on_constant_mean_score(scores)
+        elif not share and _is_one_value_throughout(reward):
+            yield self._finding_on_constant_reward(reward)
         elif is_share_always_one(share):
             yield self._finding_on_equal_rewards_per_prompt(
                 share, f"in every one of {share.step.size:,} records"
@@ -128,6 +130,18 @@ class NoRewardSignal(LogRule):
             count=int(scores.step.size),
             total=int(scores.step.size),
             figure=draw_curves("objective/scores", {"objective/scores": scores}),
+        )
+
+    def _finding_on_constant_reward(self, reward: Curve) -> Finding:
+        """The finding that the mean reward is one value throughout, where its spread is not logged."""
+        return self.finding(
+            f"the reward is exactly {reward.value[0]:.4g} in every one of {reward.step.size:,} records: all answers get"
+            " the same, and nothing is learned",
+            self._remedy(reward),
+            evidence=tuple(self._evidence(reward)),
+            count=int(reward.step.size),
+            total=int(reward.step.size),
+            figure=draw_curves("reward", {"reward": reward}),
         )
 
     def _findings_on_reward_functions_always_zero(self) -> Iterator[Finding]:
@@ -263,3 +277,8 @@ class NoRewardSignal(LogRule):
             f"all answers have the same reward for {np.median(share):.0%} of the prompts (median)"
         )
         return f"{same}; {between}" if between else same
+
+
+def _is_one_value_throughout(reward: Curve) -> bool:
+    """Is a mean reward the same in all of many records? Means over other answers differ in their digits."""
+    return reward.step.size >= MIN_RECORDS_WITHOUT_REWARD and np.ptp(reward.finite().value) == 0

@@ -8,7 +8,11 @@ a trainer that generates, and how many tool calls fail. It warns if
 - the accuracy of pairs ends below 0.4 over 20 records, worse than chance;
 - the reward falls by 20 % and by five times its noise (Mann-Kendall z < -3.3);
 - half of a score's records are not numbers;
-- 95 % of the tool calls or more fail in every record.
+- 95 % of the tool calls or more fail in every record;
+- a score of an evaluation gets worse by a tenth over four evaluations or more, and nearly each is worse than those
+  before it, while eval_loss does not rise (`eval-loss-rises` is about that);
+- a word or character error rate is above 100 % at all of three evaluations or more;
+- `eval_perplexity` is not the exponential of `eval_loss` at any of three evaluations or more.
 
 Other scores that fall like that are info. A token accuracy is a warning if the loss on the same tokens falls by 20 %
 too. Parts of a reward belong to `no-reward-signal`, and pairs whose margin is always 0 to `dpo-stuck-at-ln2`.
@@ -43,6 +47,7 @@ not change the training.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -53,9 +58,13 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.draw_log_curves_for_reports import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.metric_direction import is_share_of_correct
+from truetune.logs.metric_direction import (
+    is_held_out_score,
+    is_share_of_correct,
+    lower_is_better,
+)
 from truetune.logs.robust_statistics import fit_robust_trend, medians_of_both_ends, noise_sigma
-from truetune.logs.run_log import Curve
+from truetune.logs.run_log import Curve, Floats
 from truetune.settings.run_spec import Severity
 
 # Chosen, not measured. A score may be 0 in one evaluation of a few rows, hardly in three. A record of pairs is often of
@@ -78,6 +87,21 @@ MIN_FAILURES = 0.95
 """Share of failed calls. Chosen, not measured: some calls fail while a model learns to call"""
 # A metric that can't be computed on some batches (an empty class) is NaN there by right; in most, it is broken.
 MAX_NAN_SHARE = 0.5
+MIN_EVALUATIONS = 4
+"""Evaluations of which nearly each is worse than those before: four in order are one chance of 24"""
+# Chosen, not measured: held-out sets of a few hundred rows vary by 2 to 3 points of 50.
+MIN_EVALUATED_FALL = 0.1
+MIN_ORDERED_PAIRS = 0.9
+"""Share of all pairs of evaluations in which the later one is worse"""
+EVAL_LOSS_RISE = 1.02
+"""Times its lowest value from which eval_loss has risen"""
+PERPLEXITIES = ("eval_perplexity", "eval_ppl")
+"""Without a name of another set in them"""
+MAX_PERPLEXITY_DIFFERENCE = 0.1
+"""Nats. Chosen, not measured: a mean over batches of other sizes differs by some hundredths"""
+ERROR_RATE = re.compile(r"(?<![a-z])[wc]er(?![a-z])", re.I)
+WHOLE_TEXT = 100.0
+"""Errors for each hundred words. A rate that is a share of 1 is below it, whatever it is"""
 
 
 class ScoreFault(NamedTuple):
@@ -95,7 +119,7 @@ class ScoreAtWorstFallingOrNan(LogRule):
 
     def unmet(self) -> Unmet | None:
         """Unmet where the log has no accuracy, overlap or reward."""
-        if self._score_curves():
+        if self._curves_to_judge(finite=True):
             return None
         return Unmet("the log has no accuracy, overlap or reward", "log one (compute_metrics)")
 
@@ -103,13 +127,15 @@ class ScoreAtWorstFallingOrNan(LogRule):
         """The last level of the first four scores."""
         ends = (
             f"{name} ends at {medians_of_both_ends(curve.finite().value)[1]:.3g}"
-            for name, curve in list(self._score_curves().items())[:4]
+            for name, curve in list(self._curves_to_judge(finite=True).items())[:4]
         )
         return "; ".join(ends)
 
     def findings(self) -> Iterator[Finding]:
-        for name, curve in self._score_curves(finite=False).items():
+        for name, curve in self._curves_to_judge().items():
             fault = self._find_fault(name, curve)
+            if fault is None or fault.severity == "info":
+                fault = self._find_fault_of_evaluation(name, curve) or fault
             if fault is not None:
                 yield self.finding(
                     f"{name} {fault.text}",
@@ -131,6 +157,62 @@ class ScoreAtWorstFallingOrNan(LogRule):
             "compute it by hand for a few rows, to see whether compute_metrics, the labels, the order of the"
             " pairs or the reward function is wrong, and correct that"
         )
+
+    def _curves_to_judge(self, *, finite: bool = False) -> dict[str, Curve]:
+        """The scores, and the other figures of evaluations whose names tell which way is better."""
+        evaluated = {
+            name: curve
+            for name, curve in self.subject.curves.items()
+            if is_held_out_score(name)
+            and (curve.finite() if finite else curve)
+            and "rewards/" not in name
+        }
+        return self._score_curves(finite=finite) | evaluated
+
+    def _find_fault_of_evaluation(self, name: str, curve: Curve) -> ScoreFault | None:
+        """A score of an evaluation that gets worse from one to the next, or an error rate above all words."""
+        score = curve.finite()
+        if not is_held_out_score(name) or score.step.size < MIN_ZEROS:
+            return None
+        if name in PERPLEXITIES and self._is_other_than_loss_says(score):
+            return ScoreFault(
+                f"is {score.value[-1]:.4g} at the last evaluation, and exp(eval_loss) is"
+                f" {np.exp(self._eval_loss_at(score)[-1]):.4g}: it is no perplexity of these losses (a mean of"
+                " exponentials, padding in the mean, or another set)",
+                "warning",
+            )
+        if ERROR_RATE.search(name) and float(score.value.min()) > WHOLE_TEXT:
+            return ScoreFault(
+                f"is {score.value.min():.4g} % or more at all {score.step.size:,} evaluations: there are more errors"
+                " than words",
+                "warning",
+            )
+        if self._does_eval_loss_rise() or not _gets_steadily_worse(name, score):
+            return None
+        return ScoreFault(
+            f"gets worse with the evaluations: {score.value[0]:.4g} at step {score.step[0]:,.0f} to"
+            f" {score.value[-1]:.4g} at {score.step[-1]:,.0f}",
+            "warning",
+        )
+
+    def _eval_loss_at(self, score: Curve) -> Floats:
+        """The evaluation loss at the steps of a score; empty where it was not logged at each of them."""
+        loss = self.subject.curve("eval_loss").finite()
+        if not loss or not np.isin(score.step, loss.step).all():
+            return np.zeros(0)
+        return loss.at(score.step)
+
+    def _is_other_than_loss_says(self, perplexity: Curve) -> bool:
+        """Does a perplexity differ from the exponential of the loss at every evaluation?"""
+        loss = self._eval_loss_at(perplexity)
+        if not loss.size or float(perplexity.value.min()) <= 0:
+            return False
+        return bool((np.abs(np.log(perplexity.value) - loss) > MAX_PERPLEXITY_DIFFERENCE).all())
+
+    def _does_eval_loss_rise(self) -> bool:
+        """Does the loss of the evaluations end above its lowest value, which `eval-loss-rises` is about?"""
+        value = self.subject.curve("eval_loss").finite().value
+        return value.size > 1 and float(value[-1]) > EVAL_LOSS_RISE * float(value.min())
 
     def _find_tool_fault(self, name: str, finite: Curve) -> ScoreFault | None:
         """Calls of tools of which nearly all fail, in every record."""
@@ -227,6 +309,18 @@ class ScoreAtWorstFallingOrNan(LogRule):
             if curve and is_score and name not in others and (curve.finite() or not finite):
                 scores[name] = curve
         return scores
+
+
+def _gets_steadily_worse(name: str, score: Curve) -> bool:
+    """Is nearly each evaluation worse than those before, and the last by a tenth than the first?"""
+    if score.step.size < MIN_EVALUATIONS:
+        return False
+    worse = -score.value if lower_is_better(name) is False else score.value
+    first, last = float(worse[0]), float(worse[-1])
+    if last - first < MIN_EVALUATED_FALL * abs(first):
+        return False
+    earlier, later = np.triu_indices(worse.size, 1)
+    return float(np.mean(worse[later] > worse[earlier])) >= MIN_ORDERED_PAIRS
 
 
 def _is_always_zero(name: str, finite: Curve) -> bool:

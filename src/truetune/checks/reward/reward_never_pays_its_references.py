@@ -86,6 +86,8 @@ class RewardNeverPaysItsReferences(RewardRule):
             return Unmet("the function gave no score")
         if not trial.reference_column or not trial.forms:
             return Unmet("it is about rewards for right answers, and the function takes none")
+        if trial.is_reference_unread and trial.depends_on == "form":
+            return Unmet(f"its code never reads {trial.reference_column}: it scores the form alone")
         if not trial.best_form and trial.may_pay_for_more:
             return Unmet("what the function pays for may be no form of the reference")
         return None

@@ -1,11 +1,13 @@
-r"""A reward function takes -12 for 12, or 1 2 for 12.
+r"""A reward function takes -12 for 12, 1 2 for 12, or 3.9 for 3.
 
 ## What it does
-Scores the right number with its sign turned, and with spaces between its digits. It fires where they score as high.
-Numbers of four digits and more are not spaced, since `1 234` is a spelling of 1234.
+Scores the right number with its sign turned, with spaces between its digits, and (for numbers below 5) one that is cut
+to the same whole number. It fires where they score as high. Numbers of four digits and more are not spaced, since
+`1 234` is a spelling of 1234.
 
 ## Why it is bad
-Cleaning that removes all but digits makes one of several answers. The policy never learns the sign.
+Cleaning that removes all but digits makes one of several answers. The policy never learns the sign. `int(float(text))`
+and `round(...)` do the same to fractions.
 
 ## Example
 ```yaml
@@ -49,10 +51,14 @@ class RewardPaysNearMisses(PaidCompletionRule):
     symptoms = ("reward-rises-model-is-worse",)
     kinds = ("near miss",)
     what_it_pays_for = (
-        "numbers that differ from the right one by their sign, or by spaces between their digits"
+        "numbers that differ from the right one by their sign, by their fraction, or by spaces"
+        " between their digits"
     )
-    remedy = "keep the sign, and the spaces between digits, when the answer is cleaned"
-    counted = "numbers with another sign, or with spaces between digits, that are paid"
+    remedy = (
+        "keep the sign, and the spaces between digits, when the answer is cleaned, and compare float(answer) without"
+        " cutting or rounding it"
+    )
+    counted = "numbers with another sign or fraction, or with spaces between digits, that are paid"
     moot_where = (
         "reward-pays-wrong-answers",
         "reward-pays-parts-of-the-answer",

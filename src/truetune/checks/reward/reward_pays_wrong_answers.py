@@ -3,7 +3,8 @@ r"""A reward function pays for wrong answers.
 ## What it does
 Puts wrong answers into the form that is paid for the right one: another number, another letter, the answer of
 another row, a text that is none. It fires where one of them scores as high. Answers that differ in spelling alone
-are not used.
+are not used. It warns where texts that are no answer get more than wrong answers, two fifths of the way to the right
+one.
 
 ## Why it is bad
 The policy is paid for what is wrong, and learns it with what is right. The mean reward does not show it.
@@ -42,8 +43,18 @@ There is no automatic fix: compare the whole answer with the whole reference.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
 from truetune.checks.faults import Fault
+from truetune.checks.findings import Finding
+from truetune.checks.reward.cases_of_scored_completions import cases_of_tried, rows_of
+from truetune.generation.reward_trial import NO_ANSWER, TriedCompletion
+
+# Published functions give up to a quarter where no number can be read, so that the form is learned first (Unsloth's
+# notebooks: 1.5, -0.5 and 0). Chosen above it, not measured.
+MIN_PAY_OF_NO_ANSWER = 0.4
+"""Share of the way from a wrong answer to the right one"""
 
 
 class RewardPaysWrongAnswers(PaidCompletionRule):
@@ -55,3 +66,39 @@ class RewardPaysWrongAnswers(PaidCompletionRule):
     what_it_pays_for = "wrong answers as for right ones"
     remedy = "compare the whole answer with the whole reference, both in one notation"
     counted = "wrong answers that are paid"
+
+    def findings(self) -> Iterator[Finding]:
+        """The finding on wrong answers that are paid, or else on texts that are no answer and get more."""
+        paid = list(super().findings())
+        yield from paid or self._finding_on_no_answer()
+
+    def _finding_on_no_answer(self) -> Iterator[Finding]:
+        """The finding that a text which is no answer at all gets clearly more than a wrong number."""
+        tried = self.subject.tried_of_kinds("wrong")
+        without = [one for one in tried if NO_ANSWER in one.completion]
+        better = [one for one in without if self._gets_more_than_wrong_ones(one)]
+        # In few rows, the wrong answers are odd, and not the function.
+        if not better or 2 * rows_of(better) < rows_of(tried):
+            return
+        yield self.finding(
+            f"{self.subject.name} gives texts that are no answer more than wrong answers, in {rows_of(better):,} of"
+            f" {rows_of(tried):,} rows: a policy that is unsure is paid for writing something that can't be read",
+            "give the lowest score where no answer can be read: look at what `except` and `if ... is None` give",
+            severity="warning",
+            cases=cases_of_tried(better),
+            count=rows_of(better),
+            total=rows_of(tried),
+        )
+
+    def _gets_more_than_wrong_ones(self, one: TriedCompletion) -> bool:
+        """Does a text that is no answer lie two fifths of the way from its row's wrong answers to the right one?"""
+        others = [
+            other.score
+            for other in self.subject.tried_of_kinds("wrong")
+            if other.row == one.row and NO_ANSWER not in other.completion
+        ]
+        known = [score for score in others if score is not None]
+        if not known or one.score is None or one.right is None or one.right <= max(known):
+            return False
+        share = (one.score - max(known)) / (one.right - max(known))
+        return share >= MIN_PAY_OF_NO_ANSWER

@@ -5,7 +5,9 @@ Scores the right answers in other spellings: bold, in dollar signs and `\text{}`
 separators, a unit, a full stop, in capitals. A spelling is refused where it scores nearer to a wrong answer than to
 the right one. It is a note, for a strict form may be intended. It is a warning where the references themselves are in
 both spellings, and where numbers with separators are read in part: the function refuses `12,450` and pays for
-`7,12450`, so it takes one group of digits for the number. Prompts that ask for no commas are recognised.
+`7,12450`, so it takes one group of digits for the number. Prompts that ask for no commas are recognised. It is a
+warning as well where a JSON object is refused for its spaces or the order of its keys, and where a sentence is paid
+without its full stop and not with it.
 
 ## Why it is bad
 Right answers get the reward of wrong ones. Where the references mix spellings, no policy can know which one a row
@@ -46,7 +48,7 @@ There is no automatic fix.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
@@ -59,6 +61,13 @@ from truetune.generation.reward_trial import RewardTrial, SpellingScores
 OTHERS = {"X with commas": "X without commas", "X without commas": "X with commas"}
 """Spellings that references which are compared as text can't both have"""
 
+SPELLINGS_OF_OBJECTS = (
+    "X with its keys in another order",
+    "X over several lines",
+    "X without spaces",
+)
+"""One and the same JSON object for each program that reads it"""
+SENTENCE, SENTENCE_WITH_STOP, WITH_STOP = "The final answer is X", "The answer is X.", "X."
 ONE_NOTATION = "bring answer and reference into one notation before they are compared, or ask for one in the prompt"
 WITHOUT_SEPARATORS = (
     "take the separators of thousands out of the completion before the number is searched"
@@ -70,6 +79,19 @@ def _numbers_read_in_part(trial: RewardTrial) -> tuple[SpellingScores, ...]:
     """The numbers with commas of which the function takes one part; empty where it takes none so."""
     tried = trial.numbers_read_in_part
     return (tried,) if tried is not None and tried.paid else ()
+
+
+def _sentences_with_a_full_stop(
+    trial: RewardTrial, refused: Sequence[SpellingScores]
+) -> list[SpellingScores]:
+    """The spelling with a full stop, where it is refused at the end of a sentence, and a sentence without one is paid.
+
+    Such a function searches texts for numbers, and takes the full stop for a part of the last one.
+    """
+    paid = {form.name for form in trial.forms if form.paid == form.rows}
+    if SENTENCE not in paid or SENTENCE_WITH_STOP in paid:
+        return []
+    return [one for one in refused if one.name == WITH_STOP and not one.paid]
 
 
 def _lines_on_verifiers(trial: RewardTrial) -> Iterator[str]:
@@ -122,13 +144,19 @@ class RewardRefusesEqualSpellings(RewardRule):
             one for one in refused if {one.name, OTHERS.get(one.name)} <= set(trial.mixed_spellings)
         ]
         in_part = _numbers_read_in_part(trial)
+        surely_equal = [one for one in refused if one.name in SPELLINGS_OF_OBJECTS]
+        surely_equal += _sentences_with_a_full_stop(trial, refused)
         names = ", ".join(one.name.strip() for one in refused)
         yield self.finding(
             f"{trial.name} refuses {len(refused)} of {len(trial.spellings)} other spellings of the right answers:"
             f" {names}{', and takes one part of a number with commas for the whole' if in_part else ''}",
             WITHOUT_SEPARATORS if in_part else ONE_NOTATION,
-            severity="warning" if mixed or in_part else "info",
+            severity="warning" if mixed or in_part or surely_equal else "info",
             evidence=[
+                *(
+                    f"row {one.row}: {quote_completion(one.example)} gets nothing, and models write that"
+                    for one in surely_equal[:1]
+                ),
                 *(
                     f"the references themselves have both: {one.name}, {OTHERS[one.name]}"
                     for one in mixed[:1]
