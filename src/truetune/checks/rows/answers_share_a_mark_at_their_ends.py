@@ -77,7 +77,7 @@ WORD = re.compile(r"[^\W\d_]{3,}")
 LABEL_KIND, ID_KIND = "begin with the label", "begin with an id"
 LINE_KIND, HEAD_KIND = "end with the line", "begin with the same text"
 # In LLaMA-Factory's sets no label is at the beginning of more than 2 % of the answers, and no such line at the end of
-# more than 2 %.
+# more than 3 %.
 MIN_SHARE, MIN_ROWS = 0.1, 10
 MIN_LABEL_SHARE = 0.2
 """Share of the answers with one label: sets of several forms on purpose have some 10 %"""

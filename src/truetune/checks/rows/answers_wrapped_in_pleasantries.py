@@ -3,7 +3,7 @@
 ## What it does
 Counts answers that begin with `Sure!`, `Certainly! Here is ...`, `Great question!`, and those that end with `I hope
 this helps`, `Let me know if you have any other questions`, in seven languages. It fires from 40 % of the answers and
-20 of them. In six published sets at most 26 % begin so and 21 % end so. It ignores chats of several answers, and
+20 of them. In four published sets at most 26 % begin so and 21 % end so. It ignores chats of several answers, and
 prompts that ask for a greeting or an offer of help.
 
 ## Why it is bad
@@ -78,7 +78,7 @@ MEANT = re.compile(
     re.I,
 )
 OPENS, CLOSES = "begin with one", "end with one"
-# Of six published sets (1,900 answers) at most 0.26 begin so (rejected answers of pairs) and 0.21 end so (tool calls).
+# Of four sets of LLaMA-Factory (2,645 answers) at most 0.26 begin so (rejected answers) and 0.21 end so (tool calls).
 MIN_SHARE, MIN_ANSWERS = 0.4, 20
 SHOWN_CHARACTERS = 80
 

@@ -62,7 +62,7 @@ ABOUT_OTHER_NUMBERS = re.compile(
     re.I,
 )
 TIMES, DIVIDED = ("*", "\u00d7", "\u00b7", "\\times", "\\cdot", "x"), ("/", "\u00f7", "\\div")
-# Of 43 in six published sets, 2 are wrong: products of two large numbers.
+# Of 43 in four published sets, 2 are wrong: products of two large numbers.
 MIN_SHARE, MIN_WRONG = 0.08, 5
 MAX_TEXT = 20_000
 ROUNDING = Fraction(1, 100)
