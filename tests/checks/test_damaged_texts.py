@@ -15,7 +15,7 @@ from tests.checks.pages.data import DEMO
 from tests.parts import data
 from truetune.checks.check_data import check
 from truetune.checks.rows.evidence.damage_of_texts import (
-    CODE_KIND,
+    CODE_DAMAGE_KINDS,
     DAMAGE_KINDS,
     find_damage,
 )
@@ -295,7 +295,7 @@ def test_code_in_one_line() -> None:
     lines = "def total(values):\n    result = 0\n    for one in values:\n        result += one\n    return result"
     damage = find_damage(f"So: ```python {' '.join(lines.split())} ``` It adds the values.")
     assert damage is not None
-    assert damage.kind is CODE_KIND
+    assert damage.kind is CODE_DAMAGE_KINDS[0]
     assert find_damage(f"So:\n\n```python\n{lines}\n```\n\nIt adds the values.") is None
     assert find_damage("Run ```pip install --upgrade transformers trl peft datasets```.") is None
 

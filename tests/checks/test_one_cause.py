@@ -19,6 +19,16 @@ from truetune.checks.rule_runner import all_rules_of_classes, merge_explained_fi
 from truetune.data.conversation import Origin
 
 BESIDES: dict[str, tuple[str, ...]] = {
+    # Their faults are seen over many rows, and an example of copies is short.
+    "labels-are-inconsistent": ("duplicate-rows", "few-distinct-answers"),
+    "json-answers-differ-in-form": ("duplicate-rows", "few-distinct-answers"),
+    "answer-contradicts-its-reasoning": ("duplicate-rows",),
+    "tool-turns-ignore-each-other": ("duplicate-rows",),
+    "evaluation-rows-of-another-form": ("duplicate-rows", "few-distinct-answers"),
+    "sides-swapped-in-part-of-rows": ("duplicate-rows", "few-distinct-answers"),
+    "extracted-values-are-not-in-the-prompt": ("duplicate-rows", "few-distinct-answers"),
+    "answers-ignore-a-countable-request": ("duplicate-rows",),
+    "answers-share-a-mark-at-their-ends": ("duplicate-rows", "few-distinct-answers"),
     # Another fact that the example shows as well: it is ended by another edit.
     "thinking-stripped-from-history": ("template-marks-differ-from-published",),
     "empty-think-block-supervised": ("template-marks-differ-from-published",),

@@ -97,12 +97,12 @@ def _option_of_answer(question: str, answer: str) -> _AnsweredOption | None:
     """The listed option that an answer names by its label; None where it names none."""
     named = NAMED_ANSWER.findall(answer)
     # An answer that lists points itself begins with the first label of its own list.
-    front = None if _labels_and_texts_of_listed_options(answer) else LABEL_IN_FRONT.match(answer)
+    front = None if labels_and_texts_of_listed_options(answer) else LABEL_IN_FRONT.match(answer)
     # The label in front, else the last one that is called the answer: reasons may weigh others before.
     label = front[1] if front is not None else named[-1] if named else ""
     if not label:
         return None
-    options = _labels_and_texts_of_listed_options(question)
+    options = labels_and_texts_of_listed_options(question)
     place = next(
         (n for n, (one, _) in enumerate(options) if one.casefold() == label.casefold()), None
     )
@@ -111,7 +111,7 @@ def _option_of_answer(question: str, answer: str) -> _AnsweredOption | None:
     return _AnsweredOption(options[place][0], place, options[place][1], len(options))
 
 
-def _labels_and_texts_of_listed_options(question: str) -> list[tuple[str, str]]:
+def labels_and_texts_of_listed_options(question: str) -> list[tuple[str, str]]:
     """(label, text) of the last options that a question lists from the first label on; empty for fewer than two."""
     matches = list(OPTION.finditer(question))
     for labels in LABELS:

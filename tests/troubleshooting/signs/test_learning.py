@@ -34,6 +34,7 @@ NO_TEXT_SHOWS = (
     "a setting is given twice",
     "a checkpoint of `truetune train`",
     "the answer of a marked row",
+    "in part of the rows the question is the answer",
     "a text of a marked row",
     "the loss is very low",
     "the model was trained on its prompts",

@@ -5,13 +5,14 @@ Compares each question with all answers by the rare words, and the numbers (of a
 share. It tries these orders: a shift by any number of rows, for all rows or from some row on; the order in which
 several processes returned their parts; the reverse order; rows swapped two by two. It also tries single pairs in
 different rows that are far nearer to each other than to anything else. It fires if one order is far beyond chance,
-counting all orders that were tried, and if the rows' own answers are no nearer than any other. Rows whose questions and
-answers share no rare words (labels, translations, canned replies) are not judged. If a script builds the rows from a
-file and its code can be followed, the rows are compared with the lines of that file.
+counting all orders that were tried, and if the rows' own answers are no nearer than any other. Rows whose questions
+and answers share no rare words are judged by quantities: it fires if the lengths of questions (of a translation), or
+their numbers (of a problem), go with those of the answers some rows away, and not with their own. If a script builds
+the rows from a file and its code can be followed, the rows are compared with the lines of that file.
 
 ## Why it is bad
-The model learns fluent answers to other questions. The loss falls as usual, since most of it is about the language. But
-what the model says has nothing to do with the question. The cause is a column that was filtered, sorted or joined
+The model learns fluent answers to other questions. The loss falls as usual, since most of it is about the language.
+But what the model says has nothing to do with the question. The cause is a column that was filtered, sorted or joined
 without the others.
 
 ## Example
@@ -30,28 +31,34 @@ else. Build the rows again, and filter, sort and join whole rows (`dropna` on th
 
 ## References
 - https://pandas.pydata.org/docs/user_guide/merging.html (what is put side by side is aligned by the index),
-  huggingface/datasets#3273 (columns of sorted data sets were put together in the unsorted order)
+  huggingface/datasets#3273 (columns of sorted data sets were put together in the unsorted order),
+  facebookresearch/fairseq#4146 (lines of a translation are one off)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 from truetune.checks.faults import Fault
+from truetune.checks.find_answer_shift_by_quantities import AnswerShift, find_answer_shift
 from truetune.checks.find_answers_at_other_rows_by_row_chunks import DisplacedAnswersOfFile
 from truetune.checks.find_answers_standing_at_other_rows import DisplacedAnswers
 from truetune.checks.findings import Case, Finding
 from truetune.checks.is_wrong_column_learned import last_answer, last_user_text
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
-from truetune.checks.rule import DataRule, Setup
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Origin
 from truetune.data.script_rows.find_source_rows_and_mispaired_texts import Mispairing
 from truetune.data.script_rows.read_rows_given_to_trainer import ScriptRows, read_trained_text_rows
 from truetune.encoding.batch import Batch
 from truetune.errors import TruetuneError
 from truetune.settings.row_formats import is_script_named_as_format
+
+MAX_MEASURED, MAX_CHARACTERS = 2_000, 4_000
+"""Rows whose lengths and numbers are compared, and characters of a text that are kept for it"""
 
 
 class AnswersOfOtherRows(DataRule):
@@ -64,16 +71,29 @@ class AnswersOfOtherRows(DataRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.file = DisplacedAnswersOfFile()
+        self.measured: list[tuple[str, str, Case]] = []
 
     def add_batch(self, batch: Batch) -> None:
         """Keep the questions and the answers of a batch, to be compared."""
         for row in batch.rows:
-            self.file.add(last_user_text(row), last_answer(row) or "", row.origin)
+            question, answer = last_user_text(row), last_answer(row) or ""
+            self.file.add(question, answer, row.origin)
+            if question and answer and len(self.measured) < MAX_MEASURED:
+                case = Case("the answer of this row is that of another question", row.origin)
+                self.measured.append((question[:MAX_CHARACTERS], answer[:MAX_CHARACTERS], case))
 
     def unmet(self) -> Unmet | None:
         """Unmet where it can't be judged to which question an answer belongs."""
         self.file.search_and_forget_kept_rows()
+        if self._shift_by_quantities is not None:
+            return None
         return self.file.why_not_judged("an answer")
+
+    @cached_property
+    def _shift_by_quantities(self) -> AnswerShift | None:
+        """The shift of answers that lengths or numbers tell, once all rows are known."""
+        questions = [question for question, _, _ in self.measured]
+        return find_answer_shift(questions, [answer for _, answer, _ in self.measured])
 
     def measurement_if_clean(self) -> Measurement:
         """For how many questions the nearest answer is their own."""
@@ -90,6 +110,27 @@ class AnswersOfOtherRows(DataRule):
             yield self._report_mispairing(rows, rows.mispairing)
         elif self.file.displaced is not None:
             yield self._finding_on_displaced(self.file.displaced)
+        elif self._shift_by_quantities is not None:
+            yield self._finding_on_shift(self._shift_by_quantities)
+
+    def _finding_on_shift(self, shift: AnswerShift) -> Finding:
+        """The finding on answers that lengths or numbers show to be those of other rows."""
+        rows = abs(shift.offset)
+        where = f"{rows} row{'s' if rows > 1 else ''} {'before' if shift.offset < 0 else 'after'}"
+        cases = [case for _, _, case in self.measured[shift.first : shift.first + MAX_CASES]]
+        return self.finding(
+            f"from {cases[0].origin} on, the answers of {shift.count:,} neighbouring rows are paired with other"
+            f" questions: the right answers are {where}",
+            "build the rows again and filter whole rows: a row was dropped from or added to only one of the columns"
+            " (or files of lines)",
+            evidence=[
+                f"rank correlation of {shift.quantity}: {shift.own_correlation:.2f} in the same row,"
+                f" {shift.correlation:.2f} with the answers {where}"
+            ],
+            cases=cases,
+            count=shift.count,
+            total=len(self.measured),
+        )
 
     def _rows_of_script(self) -> ScriptRows | None:
         """The rows as a script makes them, where one shapes them."""

@@ -9,9 +9,11 @@ counts
   answers,
 - prompts that end with an assistant turn which contains the gold answer,
 - gold answers in two formats: some are a whole solution with its result after `####` or in `\\boxed{}`, others only the
-  result.
+  result; or some are a bare number, others a number with its unit (5 % each),
+- gold answers that are all sentences, beside prompts that ask for the result alone (`\\boxed{}`, `<answer>`),
+- whole numbers that are all written with a decimal (`12.0`).
 
-The first three are an error from 20 % of the prompts and a warning from 2 %. Two formats are a warning.
+The first three are an error from 20 % of the prompts and a warning from 2 %. The formats are a warning.
 
 ## Why it is bad
 A reward that compares with an empty text is 0 for each answer, or 1 for each if the code gives the full reward when it
@@ -50,6 +52,7 @@ from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 
+from truetune.checks.base_of_rules_on_answer_texts import text_besides_answers
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -78,6 +81,18 @@ RESULT_MARK = re.compile(r"####\s*\S|\\boxed\{")
 WARNING_SHARE, ERROR_SHARE, MIN_ROWS = 0.02, 0.2, 2
 MAX_OTHER_FORM_SHARE = 0.9
 """Share of the commoner form, up to which the gold answers are in two"""
+BARE_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
+NUMBER_WITH_UNIT = re.compile(
+    r"(?:[$\u20ac\u00a3]\s?)?[-+]?\d[\d,]*(?:\.\d+)?\s?(?:%|\u00b0\w?|(?:[^\W\d_]+[./]?\s?){1,4})|[$\u20ac\u00a3]\s?\d[\d,.]*"
+)
+WHOLE_WITH_DECIMAL = re.compile(r"[-+]?\d+\.0")
+RESULT_ASKED = re.compile(
+    r"\\boxed|####|<answer>|(?:final|numeric(?:al)?|just the|only the) (?:answer|number|result|value)",
+    re.I,
+)
+SENTENCE, NUMBER, UNIT, DECIMAL = "sentence", "number", "number with unit", "whole number with .0"
+MIN_FORM_SHARE, MIN_FORM_ROWS = 0.05, 10
+"""Share of the gold answers that are in the rarer of two forms; rows from which a form of all is told"""
 MAX_PROMPTS = 200_000
 """Prompts of which the gold answer is kept, 16 bytes each"""
 MAX_GOLD_WORDS = 6
@@ -93,7 +108,8 @@ class GoldAnswersMissingOrContradictory(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.prompts = self.marked = self.plain = 0
+        self.prompts = self.marked = self.plain = self.golds = self.asking = 0
+        self.forms: Counter[str] = Counter()
         self.empty: Counter[str] = Counter()
         """Rows by the column of gold answers that is empty in them"""
         self.filled: Counter[str] = Counter()
@@ -128,11 +144,25 @@ class GoldAnswersMissingOrContradictory(DataRule):
         if kind is not None:
             self.by_kind[kind] += 1
             self._keep_case(batch, row, kind, gold)
+        self._count_form_of_gold(row, gold)
         if RESULT_MARK.search(gold):
             self.marked += 1
             self._keep_case(batch, row, OTHER_FORM, gold)
         elif len(gold.split()) <= MAX_GOLD_WORDS:
             self.plain += 1
+
+    def _count_form_of_gold(self, row: Conversation, gold: str) -> None:
+        """Count in which form a gold answer is written, and whether its prompt asks for the result alone."""
+        self.golds += 1
+        self.asking += RESULT_ASKED.search(text_besides_answers(row)) is not None
+        if WHOLE_WITH_DECIMAL.fullmatch(gold):
+            self.forms[DECIMAL] += 1
+        elif BARE_NUMBER.fullmatch(gold):
+            self.forms[NUMBER] += 1
+        elif NUMBER_WITH_UNIT.fullmatch(gold):
+            self.forms[UNIT] += 1
+        elif len(gold.split()) > MAX_GOLD_WORDS and RESULT_MARK.search(gold) is None:
+            self.forms[SENTENCE] += 1
 
     def _fault_of_gold_answer(self, row: Conversation, gold: str) -> str | None:
         """What is wrong with the gold answer of a prompt."""
@@ -193,6 +223,40 @@ class GoldAnswersMissingOrContradictory(DataRule):
             "remove the last turn from `prompt`: with it, the model only continues the solution",
         )
         yield from self._findings_on_solutions_among_bare_results()
+        yield from self._findings_on_forms()
+
+    def _findings_on_forms(self) -> Iterator[Finding]:
+        """The findings on gold answers with units among bare numbers, on sentences, and on `12.0`."""
+        golds = self.golds
+        units, numbers = self.forms[UNIT], self.forms[NUMBER]
+        if min(units, numbers) >= max(MIN_ROWS, MIN_FORM_SHARE * golds):
+            yield self._finding_on_form(
+                f"{units:,} of {golds:,} gold answers are a number with its unit, {numbers:,} a bare number: a"
+                " comparison of texts is wrong for one of the forms",
+                "write the number alone into each row, and the unit into a column of its own",
+                units,
+            )
+        sentences = self.forms[SENTENCE]
+        is_nearly_all = sentences >= max(MIN_FORM_ROWS, MAX_OTHER_FORM_SHARE * golds)
+        if is_nearly_all and self.asking >= MAX_OTHER_FORM_SHARE * golds:
+            yield self._finding_on_form(
+                f"{sentences:,} of {golds:,} gold answers are sentences, but the prompts ask for the result alone: no"
+                " completion is equal to them",
+                "write the result alone into each row",
+                sentences,
+            )
+        decimals = self.forms[DECIMAL]
+        if decimals >= max(MIN_FORM_ROWS, MAX_OTHER_FORM_SHARE * (decimals + numbers)):
+            yield self._finding_on_form(
+                f"{decimals:,} of {golds:,} gold answers are whole numbers with a decimal ('12.0'), as pandas writes a"
+                " column with missing values: a completion that says 12 is not equal to them",
+                "write them as whole numbers (astype('Int64'), f'{value:g}'), and drop rows without one",
+                decimals,
+            )
+
+    def _finding_on_form(self, message: str, remedy: str, count: int) -> Finding:
+        """A finding on the form of gold answers."""
+        return self.finding(message, remedy, severity="warning", count=count, total=self.golds)
 
     def _findings_on_fault_if_frequent(
         self, kind: str, count: int, what: str, remedy: str

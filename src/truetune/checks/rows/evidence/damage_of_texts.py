@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from truetune.checks.patterns_telling_code_from_prose import CODE, LOOKS_LIKE_CODE
+from truetune.checks.rows.evidence import remains_of_programs as remains
 
 SHOWN_CHARACTERS = 30
 MIN_PLACES = 2
@@ -111,6 +112,7 @@ MACHINE_MARK = re.compile(
 citation marks, characters of private use, names of an anonymiser"""
 MAY_ASK_FOR_MARKS = re.compile(
     r"<<|\[\[|\{\{|\u3010|@@|%%|\u00a7\u00a7|\[\^|\[[A-Za-z]|__[A-Z]|</?ref\b"
+    r"|jinja|liquid|handlebars|mustache|\btemplat"
     r"|annotat|\bcit(?:e|ation|ing)|markup|mark-up|\bwiki|placeholder|anonymi|redact|cloze|flash ?card|footnote"
     r"|\btags?\b|\blinks?\b|bracket",
     re.I,
@@ -162,18 +164,22 @@ def find_damage(text: str, prompt: str = "") -> Damage | None:
         prompt: all that comes before it, in which damage may be asked for, or have its reason.
 
     Returns:
-        None where nothing was found. Of code, the line ends alone are judged; formulas are not.
+        None where nothing was found. Of code, its lines are judged; formulas are not.
     """
-    code_place = _position_of_code_in_one_line(text[:MAX_TEXT])
-    if code_place is not None and not ASKS_FOR_ONE_LINE.search(prompt):
-        return Damage(CODE_KIND, text[code_place : code_place + 2 * SHOWN_CHARACTERS].strip())
     # A word for each piece of code: its place must not look like a word that was left out.
     prose = CODE.sub("code", text[:MAX_TEXT])
-    for kind in DAMAGE_KINDS:
-        place = kind.find(prose)
+    return _first_damage(CODE_DAMAGE_KINDS, text[:MAX_TEXT], prompt) or _first_damage(
+        (*REMAINS_KINDS, *DAMAGE_KINDS), prose, prompt
+    )
+
+
+def _first_damage(kinds: tuple[DamageKind, ...], text: str, prompt: str) -> Damage | None:
+    """The first of these kinds of damage in a text that its prompt does not explain."""
+    for kind in kinds:
+        place = kind.find(text)
         if place is not None and not (kind.meant and kind.meant.search(prompt)):
             begin = max(0, place - SHOWN_CHARACTERS)
-            return Damage(kind, prose[begin : place + SHOWN_CHARACTERS].strip())
+            return Damage(kind, text[begin : place + SHOWN_CHARACTERS].strip())
     return None
 
 
@@ -383,11 +389,130 @@ PART_OF_SET = (0.03, 0.6)
 # documentation, and in sets of that style nearly all.
 LARGE_PART_OF_SET = (0.12, 0.6)
 EXPORT = "build these texts again: "
-CODE_KIND = DamageKind(
-    "code without line breaks",
-    _position_of_code_in_one_line,
-    EXPORT + "keep the line breaks and the indentation (no ' '.join(text.split()))",
+CODE_DAMAGE_KINDS = (
+    DamageKind(
+        "code without line breaks",
+        _position_of_code_in_one_line,
+        EXPORT + "keep the line breaks and the indentation (no ' '.join(text.split()))",
+        meant=ASKS_FOR_ONE_LINE,
+    ),
+    DamageKind(
+        "code without indentation",
+        remains.position_of_lost_indentation,
+        EXPORT + "keep the indentation (no strip() of single lines)",
+    ),
+    DamageKind(
+        "both sides of a merge conflict",
+        remains.position_of_conflict,
+        "drop these files, or resolve the conflict",
+        meant=remains.ABOUT_CONFLICTS,
+    ),
+    DamageKind(
+        "line numbers or plus signs of a listing",
+        remains.position_of_listing_marks,
+        "remove the numbers or plus signs at the beginning of each line in the script that makes the rows",
+        meant=remains.ABOUT_LISTINGS,
+    ),
+    DamageKind(
+        "prompts of an interpreter on all lines",
+        remains.position_of_session_marks,
+        "remove `>>> ` and `... ` (In [1]:) from the lines in the script that makes the rows",
+        meant=remains.ABOUT_SESSIONS,
+    ),
 )
+"""Of code, in the order in which they are looked for"""
+REMAINS_KINDS = (
+    DamageKind(
+        "ids and emoji names of a chat program",
+        remains.position_of_chat_marks,
+        "write names for the ids (<@U01AB2CD3>) and characters for the emoji names, or remove them",
+        meant=remains.ABOUT_CHAT_MARKS,
+    ),
+    DamageKind(
+        "a time and a name in front",
+        remains.position_of_time_and_speaker,
+        "remove the time and the speaker's name in front of each message",
+        meant=remains.ABOUT_TIMES,
+    ),
+    DamageKind(
+        "an older mail below the answer",
+        remains.position_of_quoted_mail,
+        "cut each mail at the head of the mail that it quotes (On ... wrote:), and its signature",
+        meant=remains.ABOUT_QUOTED_MAIL,
+    ),
+    DamageKind(
+        "marks of an anonymiser instead of names",
+        remains.position_of_anonymised_name,
+        "write made-up names and numbers in their place (Faker, Presidio's operator `replace`)",
+        meant=remains.ABOUT_ANONYMISED,
+    ),
+    DamageKind(
+        "notices of a chat program",
+        remains.position_of_notice,
+        "drop the messages that the program itself wrote (who joined, status, automatic replies)",
+        meant=remains.ABOUT_NOTICES,
+    ),
+    DamageKind(
+        "pieces of tokens, or the unknown token",
+        remains.position_of_token_pieces,
+        EXPORT + "take the raw texts, or decode ids with tokenizer.decode()",
+        meant=remains.ABOUT_TOKENS,
+    ),
+    DamageKind(
+        "words whose letters are apart",
+        remains.position_of_letters_apart,
+        EXPORT + "extract the text of these pages with another tool, or drop them",
+        meant=remains.ABOUT_LETTERS,
+    ),
+    DamageKind(
+        "question marks instead of letters",
+        remains.position_of_lost_letters,
+        EXPORT + "read and write the texts as UTF-8, never with errors='replace'",
+        meant=remains.ABOUT_QUESTION_MARKS,
+    ),
+    DamageKind(
+        "several candidates in one answer",
+        remains.position_of_several_candidates,
+        "keep one of the candidates in each row",
+        meant=remains.ABOUT_CANDIDATES,
+    ),
+    DamageKind(
+        "another task after the answer",
+        remains.position_of_next_task,
+        "cut each answer before the next task, and sample with a stop sequence for it",
+        meant=remains.ABOUT_TASKS,
+    ),
+    DamageKind(
+        "times and sounds of captions",
+        remains.position_of_captions,
+        "remove the times and the sounds in brackets in the script that makes the rows",
+        meant=remains.ABOUT_CAPTIONS,
+    ),
+    DamageKind(
+        "letters that are shaped for print",
+        remains.position_of_ligatures,
+        "normalise the texts: unicodedata.normalize('NFKC', text)",
+    ),
+    DamageKind(
+        "tables in one line",
+        remains.position_of_table_in_a_line,
+        EXPORT + "keep the line breaks (no ' '.join(text.split()))",
+        meant=ASKS_FOR_ONE_LINE,
+    ),
+    DamageKind(
+        "single words in bold all over the text",
+        remains.position_of_bold_words,
+        "remove the asterisks in the script that makes the rows: re.sub(r'\\*\\*', '', text)",
+    ),
+    DamageKind(
+        "all in capitals",
+        remains.position_of_capitals,
+        EXPORT + "do not call upper() on the answers, unless you want that style",
+        PART_OF_SET,
+        meant=remains.ABOUT_CAPITALS,
+    ),
+)
+"""What programs left in prose, in the order in which it is looked for"""
 DAMAGE_KINDS = (
     DamageKind(
         "annotations for a program",

@@ -1,0 +1,214 @@
+"""Prompts ask for a number of items, one sentence, a number of words or a programming language, and answers differ.
+
+## What it does
+Compares what a prompt asks for in words that can be counted with its answer:
+
+- `List 5 ...`, `Give three ...`: the items of the list in the answer,
+- `in one sentence`: three sentences or more,
+- `in 50 words`, `at most 50 words`: more than twice as many words, or less than a third of `in 50 words`,
+- `a Python function`, `in JavaScript`: code of another language.
+
+It fires for each kind from 15 % of the prompts that ask so, and five. In a published set of 999 instructions none of
+54 lists differs.
+
+## Why it is bad
+The model learns that such requests mean nothing: it follows no limit after the training, though the base model did.
+Usual causes are instructions that were rewritten after the answers, answers that were cut, and columns of other rows.
+
+## Example
+```yaml
+data:
+  - {copies: 6, of: {instruction: "List 5 fruits.", output: "1. apple\\n2. pear\\n3. plum"}}
+```
+
+## Use instead
+```yaml
+data:
+  - {copies: 6, of: {instruction: "List 3 fruits.", output: "1. apple\\n2. pear\\n3. plum"}}
+```
+
+## Fix safety
+It is safe to drop these rows, or to write the number that the answer has into the prompt.
+
+## References
+- Zhou et al. 2023, Instruction-Following Evaluation for Large Language Models (arXiv 2311.07911)
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from truetune.checks.base_of_rules_on_answer_texts import learned_answers_of_row
+from truetune.checks.faults import Fault
+from truetune.checks.findings import Case, Finding
+from truetune.checks.is_wrong_column_learned import last_user_text
+from truetune.checks.judgement import Unmet
+from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
+from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Batch
+
+NUMBERS = {
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+}
+ITEMS = re.compile(
+    r"^(?:please )?(?:list|name|give(?: me)?|suggest|provide|write|generate|describe|identify)(?: me)?(?: a list of)?"
+    r"(?: the)?(?: top)? (\d{1,2}|two|three|four|five|six|seven|eight|nine|ten) (?!(?:sentences?|words?|paragraphs?|"
+    r"lines?|characters?|stanzas?|minutes?|pages?|steps?|or|to)\b)(?![-\u2013]|word|line|letter)",
+    re.IGNORECASE,
+)
+ITEM = re.compile(r"^[ \t]{0,1}(?:\*\*)?(?:\d{1,2}[.)]|[-*\u2022])(?:\*\*)?[ \t]+\S", re.MULTILINE)
+FIRST_ITEM_BEHIND_WORDS = re.compile(r"[^\n]*[^\s*]\s+(?:\*\*)?1[.)][ \t]")
+ONE_SENTENCE = re.compile(
+    r"\b(?:in|using|with) (?:one|a single|1) (?:short |concise )?sentence\b|\bone-sentence\b", re.I
+)
+SENTENCE_END = re.compile(r"[a-z\d)\"'][.!?][\"')]?(?=\s+[A-Z\"'(]|\s*\Z)")
+WORDS = re.compile(
+    r"\b(in|within|at most|up to|under|fewer than|less than|no more than|maximum of|exactly) (\d{1,3}) words\b",
+    re.I,
+)
+LANGUAGES = {
+    "python": re.compile(r"^\s*(?:def \w+\(.*\).*:|import \w+|from \w+ import |print\()", re.M),
+    "javascript": re.compile(
+        r"^\s*(?:(?:async )?function \w*\(|const \w+ = |let \w+ = |console\.log\(|export )", re.M
+    ),
+    "java": re.compile(r"^\s*(?:public (?:static |final )*\w+|System\.out|import java)", re.M),
+    "c or c++": re.compile(r"^\s*(?:#include\b|int main\()", re.M),
+    "go": re.compile(r"^\s*(?:package \w+|func \w+\()", re.M),
+    "rust": re.compile(r"^\s*(?:fn \w+\(|let mut |use std::|println!)", re.M),
+    "php": re.compile(r"^\s*<\?php", re.M),
+}
+# After these words alone: `go` and `c` are words and letters too.
+LANGUAGE_NAMES = re.compile(
+    r"\b(?:in|using|an?) (?:simple |short |plain |basic |recursive )?(?:(?P<python>python)\b|"
+    r"(?P<javascript>java ?script|typescript|node(?:\.js)?|react|jsx?|html)\b|(?P<java>java)\b|"
+    r"(?P<c>c\+\+|c#|c)(?![\w+#'-])|(?P<go>golang|go)\b|(?P<rust>rust)\b|(?P<php>php)\b|"
+    r"(?P<other>ruby|kotlin|swift|scala|perl|lua|bash|shell|sql|matlab|julia|haskell|pseudo ?code)\b)"
+    r"|\b(?P<translated>translate|convert|port|rewrite)\b",
+    re.IGNORECASE,
+)
+GROUP_NAMES = {"c": "c or c++"}
+# In LLaMA-Factory's Alpaca demo (999 rows) none of 54 lists and no answer of one sentence differs.
+MIN_SHARE, MIN_ROWS = 0.15, 5
+MIN_TOO_MANY_SENTENCES = 3
+WORDS_TIMES, WORDS_PART = 2.0, 1 / 3
+"""How many times as many words are too many, and which part of them is too few"""
+KINDS = {
+    "items": "lists have another number of items than asked for",
+    "sentence": "answers have three sentences or more where one is asked for",
+    "words": "answers have far more or fewer words than asked for",
+    "language": "answers are code in another language than asked for",
+}
+
+
+class AnswersIgnoreACountableRequest(DataRule):
+    code = "ROW093"
+    fault = Fault.TRAINING_ANSWERS_IN_WRONG_FORM
+    symptoms = ("garbage-output",)
+    severity = "warning"
+    stability = "preview"
+    needs_tokenizer = False
+    moot_where = ("answers-of-other-rows",)
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.asked: Counter[str] = Counter()
+        self.ignored: Counter[str] = Counter()
+        self.cases: dict[str, list[Case]] = {}
+
+    def add_batch(self, batch: Batch) -> None:
+        """Compare countable requests with the answers of a batch."""
+        for row in batch.rows:
+            answers = [one.text for one in learned_answers_of_row(row)]
+            if row.text is not None or len(answers) != 1:
+                continue
+            prompt = last_user_text(row) if row.is_chat else row.prompt or ""
+            for kind, told in _judge_requests(prompt.strip(), answers[0]):
+                self.asked[kind] += 1
+                if told:
+                    self._keep(kind, told, batch, row)
+
+    def _keep(self, kind: str, told: str, batch: Batch, row: Conversation) -> None:
+        """Count an answer that ignores a request."""
+        self.ignored[kind] += 1
+        cases = self.cases.setdefault(kind, [])
+        if len(cases) < MAX_CASES:
+            cases.append(case_in_row(batch, row, told))
+
+    def unmet(self) -> Unmet | None:
+        """Unmet where no prompt asks for something that can be counted."""
+        if self.asked:
+            return None
+        return Unmet(
+            "it is about prompts that ask for a number of items or words, or for a language of code"
+        )
+
+    def measurement_if_clean(self) -> Measurement:
+        """How many answers ignore a countable request."""
+        return make_count_measurement(
+            "answers that ignore a countable request", self.ignored.total(), self.asked.total()
+        )
+
+    def findings(self) -> Iterator[Finding]:
+        for kind, count in self.ignored.items():
+            if count < max(MIN_ROWS, MIN_SHARE * self.asked[kind]):
+                continue
+            yield self.finding(
+                f"{count:,} of {self.asked[kind]:,} {KINDS[kind]}",
+                "drop these rows, or write into the prompt what the answer has; if answers were cut, generate them"
+                " again with room",
+                cases=self.cases[kind],
+                count=count,
+                total=self.asked[kind],
+            )
+
+
+def _judge_requests(prompt: str, answer: str) -> Iterator[tuple[str, str]]:
+    """Each countable request of a prompt, and what differs; empty where the answer is as asked."""
+    items = ITEMS.match(prompt)
+    # The first item may have words before it.
+    begins_behind_words = FIRST_ITEM_BEHIND_WORDS.match(answer) is not None
+    count = sum(1 for _ in ITEM.finditer(answer)) + begins_behind_words
+    if items is not None and count > 1:
+        asked = NUMBERS.get(items[1].lower()) or int(items[1])
+        # Items may have points of their own.
+        is_right = count == asked or (count > asked and count % asked == 0)
+        yield "items", "" if is_right else f"{asked} are asked for, and the list has {count}"
+    if ONE_SENTENCE.search(prompt):
+        sentences = sum(1 for _ in SENTENCE_END.finditer(answer))
+        is_long = sentences >= MIN_TOO_MANY_SENTENCES
+        yield "sentence", f"one is asked for, and the answer has {sentences}" if is_long else ""
+    words = WORDS.search(prompt)
+    if words is not None:
+        limit, given = int(words[2]), len(answer.split())
+        is_short = words[1].lower() in ("in", "exactly") and given < WORDS_PART * limit
+        is_other = given > WORDS_TIMES * limit or is_short
+        yield "words", f"{limit} are asked for, and the answer has {given}" if is_other else ""
+    yield from _judge_language(prompt, answer)
+
+
+def _judge_language(prompt: str, answer: str) -> Iterator[tuple[str, str]]:
+    """The programming language that a prompt asks for, and that of the answer's code."""
+    named = {match.lastgroup or "" for match in LANGUAGE_NAMES.finditer(prompt)}
+    if len(named) != 1 or named & {"other", "translated"}:
+        return
+    group = named.pop()
+    asked = GROUP_NAMES.get(group, group)
+    written = {name for name, pattern in LANGUAGES.items() if pattern.search(answer)}
+    if written:
+        other = ", ".join(sorted(written))
+        yield (
+            "language",
+            "" if asked in written else f"{asked} is asked for, and the code is {other}",
+        )
