@@ -1,0 +1,127 @@
+"""Some tensors have nothing in common with the base's, while the rest follow it.
+
+## What it does
+Compares samples of all tensors with the base's. It fires if most are close to it (a cosine of 0.9 and more) and some
+matrices or norms are not (below 0.5). Biases and tensors that are zero in the base are left out, as are matrices that
+have the base's values in another place (`matrices-swapped-permuted-or-transposed`).
+
+## Why it is bad
+Training moves all weights a little. A tensor that has nothing of the base's was drawn at random on loading because its
+name did not match, was overwritten by a conversion (norms that are stored around 0 instead of 1), or comes from another
+model. The model loads and writes garbage, or is a little worse than it should be.
+
+## Example
+```yaml
+llama: 2
+tensors:
+  model.layers.1.mlp.up_proj.weight: {seed: 7}
+base: {llama: 2}
+```
+
+## Use instead
+```yaml
+llama: 2
+tensors:
+  model.layers.1.mlp.up_proj.weight: {add: 0.001}
+base: {llama: 2}
+```
+
+## Fix safety
+There is no automatic fix. Take these tensors from the training's own checkpoint; the base's are a way back if they were
+never trained.
+
+## References
+- huggingface/transformers#27482, huggingface/peft#1381
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from truetune.checkpoint.compare_tensor_samples import SampledChange
+from truetune.checks.checkpoint.matrices_swapped_permuted_or_transposed import (
+    MatricesSwappedPermutedOrTransposed,
+)
+from truetune.checks.faults import Fault
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import CheckpointRule
+
+MIN_COSINE_OF_TRAINED = 0.9
+"""To the base's tensor of the same name. Fine-tuned ones stay above (`find_displaced_weights`)"""
+MAX_COSINE_OF_FOREIGN = 0.5
+"""Random tensors have about 0. Chosen in the gap: norms that were shifted by one have 0.1 to 0.3"""
+MIN_SHARE_OF_TRAINED = 0.6
+"""Of the tensors. Chosen: where fewer are close, the base is another model's, or all was trained anew"""
+MIN_VALUES = 16
+"""Fewer values may come to any cosine by chance. Chosen, not measured: 0.5 is two standard deviations at 16"""
+
+
+class FewTensorsUnlikeTheBase(CheckpointRule):
+    code = "CKP048"
+    fault = Fault.SAVED_WEIGHTS_ALTERED
+    symptoms = ("garbage-output",)
+    severity = "warning"
+    judges_changes = True
+    kind = "model"
+    compares = True
+
+    def unmet(self) -> Unmet | None:
+        unmet = super().unmet()
+        if unmet is not None:
+            return unmet
+        changes = self._comparable_changes()
+        if not changes:
+            return Unmet("no tensor can be compared with the base's")
+        if _share_of_trained(changes) < MIN_SHARE_OF_TRAINED:
+            return Unmet("most tensors are far from the base's: it may be another model's base")
+        return None
+
+    def measurement_if_clean(self) -> str:
+        """How many tensors were compared, and the least cosine."""
+        changes = self._comparable_changes()
+        least = min((change.cosine for change in changes.values()), default=1.0)
+        return f"{len(changes):,} tensors have a cosine of {least:.2f} and more to the base's"
+
+    def findings(self) -> Iterator[Finding]:
+        if self.subject.kind != "model" or self.subject.base is None:
+            return
+        changes = self._comparable_changes()
+        foreign = {
+            name: change
+            for name, change in changes.items()
+            if change.cosine < MAX_COSINE_OF_FOREIGN
+        }
+        if not foreign or _share_of_trained(changes) < MIN_SHARE_OF_TRAINED:
+            return
+        if any(MatricesSwappedPermutedOrTransposed(self.subject).findings()):
+            return
+        name, change = min(foreign.items(), key=lambda item: item[1].cosine)
+        yield self.finding(
+            f"{len(foreign):,} of {len(changes):,} tensors have nothing in common with the base's, while the rest"
+            f" follow it: {name} has a cosine of {change.cosine:.2f}",
+            "take these tensors from the checkpoint that the training wrote, and look for their names in the warnings"
+            " of loading and conversion (newly initialized)",
+            cases=[
+                Case(f"{name}: cosine {change.cosine:.2f} to the base's")
+                for name, change in foreign.items()
+            ],
+            count=len(foreign),
+            total=len(changes),
+        )
+
+    def _comparable_changes(self) -> dict[str, SampledChange]:
+        """The changes of the tensors that can be told: no biases, and none that is zero in the base."""
+        return {
+            name: change
+            for name, change in self.subject.sampled_changes_from_base.items()
+            if not name.endswith("bias")
+            and change.seen >= MIN_VALUES
+            and not (change.cosine == change.along_base == 0)
+        }
+
+
+def _share_of_trained(changes: Mapping[str, SampledChange]) -> float:
+    """The share of the tensors that are as close to the base's as trained ones are."""
+    close = sum(change.cosine >= MIN_COSINE_OF_TRAINED for change in changes.values())
+    return close / max(1, len(changes))
