@@ -4,8 +4,8 @@
 Compares config.json with the names and formats of the tensors. It fires if
 
 - the file has more layers than `num_hidden_layers` says;
-- the layers have tensors that a model of this `model_type` does not read (biases of Qwen2 under `llama`, norms of queries
-  and keys under `qwen2`), or lack some that it has;
+- the layers have tensors that a model of this `model_type` does not read (biases of Qwen2 under `llama`, norms of
+  queries and keys under `qwen2`), or lack some that it has;
 - `quantization_config` names a method, but the file has none of its scales, or the matrices are whole numbers or
   8-bit floats, and no `quantization_config` says how to read them.
 
@@ -62,7 +62,7 @@ NORMS_OF_QK = ("self_attn.q_norm.weight", "self_attn.k_norm.weight")
 NORMS_BEFORE = ("input_layernorm.weight", "post_attention_layernorm.weight")
 NORMS_AROUND_MLP = ("pre_feedforward_layernorm.weight", "post_feedforward_layernorm.weight")
 LLAMA = (*WEIGHTS_OF_ATTENTION, *NORMS_BEFORE)
-# Read off the classes of transformers 5.23 on the meta device (tests/checks/checkpoint/test_config_and_weights.py does).
+# Read off the classes of transformers 5.23, which tests/checks/checkpoint/test_config_and_weights.py does again.
 TENSORS_OF_LAYERS: dict[str, tuple[str, ...]] = {
     "llama": LLAMA,
     "mistral": LLAMA,
@@ -80,6 +80,8 @@ TENSORS_OF_LAYERS: dict[str, tuple[str, ...]] = {
     "olmo2": (*WEIGHTS_OF_ATTENTION, *NORMS_OF_QK, NORMS_BEFORE[1], NORMS_AROUND_MLP[1]),
 }
 """Model type -> the tensors of attention and norms that each of its layers has"""
+READ_ATTENTION_BIAS = ("llama", "granite", "gemma", "gemma2", "qwen3", "qwen3_moe", "olmo2")
+"""Types whose `attention_bias` adds biases to queries, keys and values"""
 JUDGED_PARTS = ("self_attn.", "norm")
 """Parts of the names that the table is about; MLPs and experts have too many forms"""
 BUFFERS = ("inv_freq", "rotary_emb")
@@ -151,8 +153,8 @@ class ConfigDescribesAnotherModel(CheckpointRule):
         if layers is None or present <= layers + extra:
             return
         yield self.finding(
-            f"the file has {present:,} layers, but config.json says {layers:,} (num_hidden_layers): the last"
-            f" {present - layers:,} are never used",
+            f"the file has {present:,} layers, but config.json says {layers:,} (num_hidden_layers): those from"
+            f" layer {layers:,} on are never used",
             f'set "num_hidden_layers": {present} in config.json, unless these layers were cut off on purpose; then'
             " delete their tensors",
             cases=[Case(f"{stack.prefix}.{i}") for i in stack.layers if i >= layers],
@@ -177,7 +179,8 @@ class ConfigDescribesAnotherModel(CheckpointRule):
             return
         optional = BIASES_OF_ATTENTION if self.subject.config.get("attention_bias") else ()
         unread = sorted(judged - set(expected) - set(optional))
-        lacking = sorted(set(expected) - judged)
+        called_for = optional[:3] if model_type in READ_ATTENTION_BIAS else ()
+        lacking = sorted({*expected, *called_for} - judged)
         if not unread and not lacking:
             return
         effects = []

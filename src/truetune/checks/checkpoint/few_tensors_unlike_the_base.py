@@ -1,9 +1,10 @@
-"""Some tensors have nothing in common with the base's, while the rest follow it.
+"""Some tensors have nothing in common with the base's, or are scaled, while the rest follow it.
 
 ## What it does
 Compares samples of all tensors with the base's. It fires if most are close to it (a cosine of 0.9 and more) and some
-matrices or norms are not (below 0.5). Biases and tensors that are zero in the base are left out, as are matrices that
-have the base's values in another place (`matrices-swapped-permuted-or-transposed`).
+matrices or norms are not (below 0.5), or are far larger or smaller (1.6 or 0.4 times). Biases and tensors that are zero
+in the base are left out, as are matrices that have the base's values in another place
+(`matrices-swapped-permuted-or-transposed`).
 
 ## Why it is bad
 Training moves all weights a little. A tensor that has nothing of the base's was drawn at random on loading because its
@@ -36,6 +37,7 @@ never trained.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from truetune.checkpoint.compare_tensor_samples import SampledChange
@@ -53,6 +55,9 @@ MAX_COSINE_OF_FOREIGN = 0.5
 """Random tensors have about 0. Chosen in the gap: norms that were shifted by one have 0.1 to 0.3"""
 MIN_SHARE_OF_TRAINED = 0.6
 """Of the tensors. Chosen: where fewer are close, the base is another model's, or all was trained anew"""
+MIN_DISTANCE_OF_SCALE = 0.6
+"""Of a tensor's size over the base's, from one. Chosen: fine-tuned tensors stay within some percent, and conversions
+that forget a factor are off by two and more"""
 MIN_VALUES = 16
 """Fewer values may come to any cosine by chance. Chosen, not measured: 0.5 is two standard deviations at 16"""
 
@@ -90,22 +95,22 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
         foreign = {
             name: change
             for name, change in changes.items()
-            if change.cosine < MAX_COSINE_OF_FOREIGN
+            if change.cosine < MAX_COSINE_OF_FOREIGN or _is_scaled(change)
         }
         if not foreign or _share_of_trained(changes) < MIN_SHARE_OF_TRAINED:
             return
         if any(MatricesSwappedPermutedOrTransposed(self.subject).findings()):
             return
         name, change = min(foreign.items(), key=lambda item: item[1].cosine)
+        meaning = (
+            "are at another scale than" if _is_scaled(change) else "have nothing in common with"
+        )
         yield self.finding(
-            f"{len(foreign):,} of {len(changes):,} tensors have nothing in common with the base's, while the rest"
-            f" follow it: {name} has a cosine of {change.cosine:.2f}",
+            f"{len(foreign):,} of {len(changes):,} tensors {meaning} the base's, while the rest follow it:"
+            f" {name}: {_describe(change)}",
             "take these tensors from the checkpoint that the training wrote, and look for their names in the warnings"
             " of loading and conversion (newly initialized)",
-            cases=[
-                Case(f"{name}: cosine {change.cosine:.2f} to the base's")
-                for name, change in foreign.items()
-            ],
+            cases=[Case(f"{name}: {_describe(change)}") for name, change in foreign.items()],
             count=len(foreign),
             total=len(changes),
         )
@@ -119,6 +124,31 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
             and change.seen >= MIN_VALUES
             and not (change.cosine == change.along_base == 0)
         }
+
+
+def _distance_of_scale(change: SampledChange) -> float:
+    """How far the size of a tensor, over that of the base's, is from the cosine, up or down.
+
+    From |a - b|^2 = |a|^2 - 2 cos |a||b| + |b|^2, which has two roots."""
+    cosine = change.cosine
+    return math.sqrt(max(0.0, cosine * cosine - 1 + change.change * change.change))
+
+
+def _is_scaled(change: SampledChange) -> bool:
+    """Is it the base's tensor times a number that no training gives?"""
+    is_alike = change.cosine >= MIN_COSINE_OF_TRAINED
+    return is_alike and _distance_of_scale(change) >= MIN_DISTANCE_OF_SCALE
+
+
+def _describe(change: SampledChange) -> str:
+    """What a tensor has of the base's."""
+    if not _is_scaled(change):
+        return f"cosine {change.cosine:.2f} to the base's"
+    distance = _distance_of_scale(change)
+    larger, smaller = change.cosine + distance, change.cosine - distance
+    # A size is never negative.
+    either = f"{smaller:.2g} or {larger:.2g}" if smaller > 0 else f"{larger:.2g}"
+    return f"the base's, {either} times as large"
 
 
 def _share_of_trained(changes: Mapping[str, SampledChange]) -> float:

@@ -44,6 +44,7 @@ from truetune.checks.rule import CheckpointRule
 
 DEFAULT_NAME = re.compile(r"LABEL_\d+")
 CONFIG = "config.json"
+HEADS = ("score.weight", "classifier.weight", "classifier.out_proj.weight")
 
 
 class LabelNamesContradict(CheckpointRule):
@@ -71,6 +72,7 @@ class LabelNamesContradict(CheckpointRule):
         names, ids = self._names_by_id(), self._ids_by_name()
         if self.subject.kind != "model" or not names or not ids:
             return
+        yield from self._finding_on_rows_of_head(len(names))
         contradictions = list(_contradictions(names, ids))
         if contradictions:
             yield self.finding(
@@ -82,6 +84,24 @@ class LabelNamesContradict(CheckpointRule):
                 count=len(contradictions),
                 total=len(names),
             )
+
+    def _finding_on_rows_of_head(self, labels: int) -> Iterator[Finding]:
+        """The finding on a head of a classifier with another number of rows than there are labels."""
+        heads = {
+            name: tensor.shape[0]
+            for name, tensor in self.subject.tensors.items()
+            if name.endswith(HEADS) and len(tensor.shape) > 1
+        }
+        wrong = [(name, rows) for name, rows in heads.items() if rows != labels]
+        if not wrong:
+            return
+        name, rows = wrong[0]
+        yield self.finding(
+            f"config.json names {labels:,} labels, but {name} has {rows:,} rows: loading fails, or fills"
+            " a new head with random numbers (ignore_mismatched_sizes)",
+            f"name {rows:,} labels in id2label and label2id, as in training",
+            cases=[Case(f"{name}: {rows:,} rows", file=CONFIG)],
+        )
 
     def _names_by_id(self) -> dict[int, str]:
         """id2label, its numbers as JSON has them: as texts."""

@@ -122,7 +122,6 @@ class ModelSettingsDifferFromBase(CheckpointRule):
             count=len(changed),
         )
 
-
     def _settings_of_both(self, base: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
         """The settings that are compared, of this folder and of its base."""
         keys = COMPARED_KEYS

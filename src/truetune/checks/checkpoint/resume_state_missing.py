@@ -113,7 +113,6 @@ class ResumeStateMissing(CheckpointRule):
             evidence=[f"the run was planned with {last:,} steps"] if type(last) is int else (),
         )
 
-
     def _finding_on_state_of_another_step(self) -> Iterator[Finding]:
         """The finding on a trainer_state.json whose step is not that of the folder's name."""
         step = self.subject.trainer_state.get("global_step")

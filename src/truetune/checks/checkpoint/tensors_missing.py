@@ -8,8 +8,8 @@ In a model, it looks for
 - fewer layers than `num_hidden_layers`, or no input embedding;
 - tensors that the base has in the same layers and this checkpoint has not.
 
-In an adapter, it looks for a `lora_A` without its `lora_B` or the other way round, and for the magnitudes or biases that
-`use_dora` and `lora_bias` in adapter_config.json call for. If the base is available, modules
+In an adapter, it looks for a `lora_A` without its `lora_B` or the other way round, and for the magnitudes or biases
+that `use_dora` and `lora_bias` in adapter_config.json call for. If the base is available, modules
 that `target_modules` names and that have no tensors are a warning.
 
 ## Why it is bad
@@ -132,9 +132,9 @@ class TensorsMissing(CheckpointRule):
             )
         for setting, part in list_parts_that_settings_call_for(self.subject):
             yield self.finding(
-                f"adapter_config.json says {setting}, but the file has no {part}: they start anew on loading, and the"
-                " adapter acts otherwise than in training",
-                "save the whole adapter again (model.save_pretrained), or correct the setting if it was trained without",
+                f"adapter_config.json says {setting}, but the file has no {part}: they start anew on loading,"
+                " so that the adapter acts otherwise than in training",
+                "save the whole adapter again (model.save_pretrained), or correct the setting",
             )
         unadapted = list(list_unadapted_modules(self.subject))
         if unadapted:

@@ -76,7 +76,9 @@ class TiedEmbeddingsFlagContradictsTensors(CheckpointRule):
     def measurement_if_clean(self) -> str:
         """The flag tie_word_embeddings, and whether a head is stored."""
         if self.subject.kind == "adapter":
-            return "the adapter replaces the head and the embedding that the base ties with one matrix"
+            return (
+                "the adapter replaces the head and the embedding that the base ties with one matrix"
+            )
         head = find_output_head(self.subject.tensors)
         stored = "no head is stored" if head is None else f"{head.tensor.name} is stored"
         flag = str(self.subject.config["tie_word_embeddings"]).lower()
@@ -115,7 +117,6 @@ class TiedEmbeddingsFlagContradictsTensors(CheckpointRule):
             'set "tie_word_embeddings": false in config.json',
             evidence=[difference],
         )
-
 
     def _unmet_for_adapter(self) -> Unmet | None:
         """Unmet where an adapter replaces no head, or its base is not known to tie it."""

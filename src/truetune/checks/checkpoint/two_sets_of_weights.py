@@ -29,7 +29,8 @@ shards:
 ```
 
 ## Fix safety
-Look at the dates of the files first. Move an adapter into a folder of its own. Deleting the older set and its index changes what loaders that used it return.
+Look at the dates of the files first. Move an adapter into a folder of its own. Deleting the older set and its index
+changes what loaders that used it return.
 
 ## References
 - huggingface/transformers documentation, "Big models" (sharded checkpoints)

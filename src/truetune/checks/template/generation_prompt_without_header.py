@@ -3,7 +3,8 @@
 ## What it does
 Renders a question as it is served (`add_generation_prompt=True`) and the same question with its answer, as in training.
 It fires if the template writes a control token between the two that also opens other turns: the header of the answer,
-which the generation prompt should have contained.
+which the generation prompt should have contained. Words without any mark (`Assistant: `) are a warning: the model
+learns to begin each answer with them.
 
 ## Why it is bad
 The model gets no header and has to write it first. If the loss leaves headers out, it has never learned to: it
@@ -84,12 +85,27 @@ class GenerationPromptWithoutHeader(DataRule):
             return
         header = self._token_opening_question_and_answer(probe)
         if header is None:
+            yield from self._finding_on_words_before_answer(probe)
             return
         yield self.finding(
             f"the serving prompt ends without the answer's header: {probe.before_answer!r} comes before each answer"
             " in training, but add_generation_prompt does not write it",
             "write the header at the end of the chat template: {% if add_generation_prompt %}"
             f"{probe.before_answer.strip()}{{% endif %}}",
+            evidence=[f"the prompt ends with {probe.prompt[-40:]!r}"],
+        )
+
+    def _finding_on_words_before_answer(self, probe: ServedAndTrained) -> Iterator[Finding]:
+        """The finding on plain words that the template writes before each answer in training alone."""
+        words = probe.before_answer
+        # Marks (<think>, [THINK], channels) are a form of reasoning, which other rules judge.
+        if not any(char.isalpha() for char in words) or any(char in words for char in "<[|｜"):
+            return
+        yield self.finding(
+            f"the template writes {words!r} before each answer in training, but add_generation_prompt does not: the"
+            " model learns to begin its answers with it, and users see it",
+            f"remove {words!r} from the chat template, or write it at the end of the generation prompt as well",
+            severity="warning",
             evidence=[f"the prompt ends with {probe.prompt[-40:]!r}"],
         )
 
