@@ -54,7 +54,7 @@ MIN_COSINE_OF_TRAINED = 0.9
 MAX_COSINE_OF_FOREIGN = 0.5
 """Random tensors have about 0. Chosen in the gap: norms that were shifted by one have 0.1 to 0.3"""
 MIN_SHARE_OF_TRAINED = 0.6
-"""Of the tensors. Chosen: where fewer are close, the base is another model's, or all was trained anew"""
+"""Of the tensors. Chosen: where fewer are close, the base is another model's, or all was trained again"""
 MIN_DISTANCE_OF_SCALE = 0.6
 """Of a tensor's size over the base's, from one. Chosen: fine-tuned tensors stay within some percent, and conversions
 that forget a factor are off by two and more"""

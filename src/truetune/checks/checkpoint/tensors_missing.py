@@ -132,7 +132,7 @@ class TensorsMissing(CheckpointRule):
             )
         for setting, part in list_parts_that_settings_call_for(self.subject):
             yield self.finding(
-                f"adapter_config.json says {setting}, but the file has no {part}: they start anew on loading,"
+                f"adapter_config.json says {setting}, but the file has no {part}: they start from nothing on loading,"
                 " so that the adapter acts otherwise than in training",
                 "save the whole adapter again (model.save_pretrained), or correct the setting",
             )

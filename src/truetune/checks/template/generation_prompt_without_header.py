@@ -3,7 +3,7 @@
 ## What it does
 Renders a question as it is served (`add_generation_prompt=True`) and the same question with its answer, as in training.
 It fires if the template writes a control token between the two that also opens other turns: the header of the answer,
-which the generation prompt should have contained. Words without any mark (`Assistant: `) are a warning: the model
+which the generation prompt should have contained. A label without any mark (`Assistant: `) is a warning: the model
 learns to begin each answer with them.
 
 ## Why it is bad
@@ -48,6 +48,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_data_rules_cannot_judge import NO_TEMPLATE
 from truetune.checks.rule import DataRule
 from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
+
+MARKS = "<[|"
 
 
 class ServedAndTrained(NamedTuple):
@@ -98,8 +100,9 @@ class GenerationPromptWithoutHeader(DataRule):
     def _finding_on_words_before_answer(self, probe: ServedAndTrained) -> Iterator[Finding]:
         """The finding on plain words that the template writes before each answer in training alone."""
         words = probe.before_answer
-        # Marks (<think>, [THINK], channels) are a form of reasoning, which other rules judge.
-        if not any(char.isalpha() for char in words) or any(char in words for char in "<[|｜"):
+        # Marks (<think>, channels) are a form of reasoning, which other rules judge; a recipient has no colon.
+        is_label = any(char.isalpha() for char in words) and words.rstrip().endswith(":")
+        if not is_label or any(char in words for char in MARKS):
             return
         yield self.finding(
             f"the template writes {words!r} before each answer in training, but add_generation_prompt does not: the"

@@ -8,7 +8,7 @@ nothing of a system turn is written, `field-reaches-no-token` reports it, on row
 - the turns are in another order,
 - a user turn after a system turn is written as an answer is otherwise: the template goes by the place of a turn and not
   by its role,
-- a system turn of the template's own stands beside that of the rows (a warning).
+- a system turn of the template's own comes beside that of rows which have one (a warning).
 
 ## Why it is bad
 A template that cuts a content (`content[:500]`, `truncate`), takes a part of it (`split`), changes it (`lower`,
@@ -55,6 +55,7 @@ from truetune.checks.measurement_without_findings import Measurement, make_count
 from truetune.checks.reasons_data_rules_cannot_judge import NO_TEMPLATE
 from truetune.checks.rule import DataRule
 from truetune.data.conversation import Message
+from truetune.encoding.batch import Batch
 from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
 # Long enough for cuts at the usual 100 to 1,000 characters; each turn has marks of its own, so that
@@ -78,6 +79,16 @@ class TemplateChangesContents(DataRule):
     symptoms = ("nothing-is-learned", "garbage-output")
     severity = "error"
     judges_without_rows = True
+    has_system_turns = False
+    """Of the rows, where there are some"""
+
+    def add_batch(self, batch: Batch) -> None:
+        """See whether a row has a system turn of its own."""
+        self.has_system_turns = self.has_system_turns or any(
+            message.get("role") == "system"
+            for example in batch.examples
+            for message in example.row.messages[:1]
+        )
 
     def unmet(self) -> Unmet | None:
         """Unmet without a template, or where it renders none of the probes."""
@@ -173,6 +184,8 @@ class TemplateChangesContents(DataRule):
 
     def _finding_on_second_system_block(self) -> Iterator[Finding]:
         """The finding on a template that writes a system turn of its own before that of the rows."""
+        if not self.has_system_turns:
+            return
         text = self.probes.text(
             [{"role": "system", "content": SYSTEM}, *alternating_chat(QUESTION, ANSWER)]
         )

@@ -3,7 +3,7 @@
 ## What it does
 Encodes a word with tokenizer.json and checks whether EOS is added at its end, if the folder has a chat template. It
 also renders a question as it is served, and fires if the prompt ends with EOS after a mark of the template
-(`[/INST]</s>`), so that EOS stands directly before each answer.
+(`[/INST]</s>`), so that EOS comes directly before each answer.
 
 ## Why it is bad
 A trainer that had `add_eos_token` set saved it. Prompts that are sent as plain text then end with EOS: for the model
