@@ -15,14 +15,22 @@ little of. Decoding still gives the same text, so nothing shows it.
 ```yaml
 files:
   tokenizer.json:
-    model: {type: BPE, dropout: 0.1, vocab: {o: 0, p: 1, e: 2, n: 3, op: 4, en: 5}, merges: [[o, p], [e, n]]}
+    model:
+      type: BPE
+      dropout: 0.1
+      vocab: {"<|endoftext|>": 0, "<|pad|>": 1, "<|im_start|>": 2, "<|im_end|>": 3, o: 4, p: 5, op: 6}
+      merges: [[o, p]]
 ```
 
 ## Use instead
 ```yaml
 files:
   tokenizer.json:
-    model: {type: BPE, dropout: null, vocab: {o: 0, p: 1, e: 2, n: 3, op: 4, en: 5}, merges: [[o, p], [e, n]]}
+    model:
+      type: BPE
+      dropout: null
+      vocab: {"<|endoftext|>": 0, "<|pad|>": 1, "<|im_start|>": 2, "<|im_end|>": 3, o: 4, p: 5, op: 6}
+      merges: [[o, p]]
 ```
 
 ## Fix safety
