@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from tests.checks.pages.checkpoint import findings, write
 from truetune.checkpoint.load_checkpoint import read_checkpoint
@@ -21,15 +21,15 @@ from truetune.checks.checkpoint.config_describes_another_model import (
 )
 from truetune.checks.checkpoint.few_tensors_unlike_the_base import FewTensorsUnlikeTheBase
 from truetune.checks.checkpoint.label_names_contradict import LabelNamesContradict
+from truetune.checks.checkpoint.merge_is_not_base_plus_adapter import (
+    MergeIsNotBasePlusAdapter,
+)
 from truetune.checks.checkpoint.model_settings_differ_from_base import ModelSettingsDifferFromBase
 from truetune.checks.checkpoint.new_token_rows_not_trained_or_saved import (
     NewTokenRowsNotTrainedOrSaved,
 )
 from truetune.checks.checkpoint.resume_state_missing import ResumeStateMissing
 from truetune.checks.checkpoint.tensors_missing import TensorsMissing
-from truetune.checks.checkpoint.tied_embeddings_flag_contradicts_tensors import (
-    TiedEmbeddingsFlagContradictsTensors,
-)
 from truetune.checks.checkpoint.two_sets_of_weights import TwoSetsOfWeights
 from truetune.checks.checkpoint.weights_equal_the_base import WeightsEqualTheBase
 from truetune.checks.checkpoint.weights_file_broken import WeightsFileBroken
@@ -64,7 +64,6 @@ OF_ANOTHER_BASE = {
 }
 GPTQ = {"quant_method": "gptq", "bits": 4}
 HEAD = {"base_model.model.lm_head.weight": {"shape": [64, 16]}}
-TIED = {"llama": 2, "config": {"tie_word_embeddings": True}}
 SCORE = {"score.weight": {"shape": [2, 16]}}
 TWO_LABELS = {"id2label": {"0": "no", "1": "yes"}, "label2id": {"no": 0, "yes": 1}}
 
@@ -103,7 +102,6 @@ CONTRADICTIONS = [
     ),
     (TensorsMissing, {"lora": ["q_proj"], "adapter_config": {"use_dora": True}}, "lora_magnitude_vector"),
     (TensorsMissing, {"lora": ["q_proj"], "adapter_config": {"lora_bias": True}}, "lora_B.bias"),
-    (TiedEmbeddingsFlagContradictsTensors, {"lora": ["q_proj"], "tensors": HEAD, "base": TIED}, "trained head is lost"),
     (LabelNamesContradict, {"llama": 1, "config": TWO_LABELS | {"label2id": {"LABEL_0": 0, "LABEL_1": 1}}}, "LABEL_0"),
     (
         LabelNamesContradict,
@@ -157,7 +155,6 @@ LIKES = [
     (AdapterKeysDoNotMatch, {"lora": ["q_proj"], "adapter_config": {"target_modules": ["self_attn.q_proj"]}}),
     (AdapterKeysDoNotMatch, {"lora": ["q_proj"], "tensors": HEAD, "adapter_config": {"modules_to_save": ["lm_head"]}}),
     (TensorsMissing, {"lora": ["q_proj"], "tensors": MAGNITUDES, "adapter_config": {"use_dora": True}}),
-    (TiedEmbeddingsFlagContradictsTensors, {"lora": ["q_proj"], "tensors": HEAD, "base": {"llama": 2}}),
     (LabelNamesContradict, {"llama": 1, "config": TWO_LABELS, "tensors": SCORE}),
     (
         ModelSettingsDifferFromBase,
@@ -254,3 +251,39 @@ def test_new_tokens_in_a_head_of_its_own(fill: str, count: int, tmp_path: Path) 
         },
     }
     assert len(_found(NewTokenRowsNotTrainedOrSaved, block, tmp_path)) == count
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ({"q_proj": 1.0, "v_proj": 1.0}, None),
+        ({"q_proj": 2.0, "v_proj": 2.0}, "2 times, not once"),
+        ({"q_proj": 1.0, "v_proj": 0.0}, "was not merged into them"),
+        # A training of its own, on the same base.
+        ({}, None),
+    ],
+)
+def test_an_adapter_beside_its_merge(
+    times: dict[str, float], said: str | None, tmp_path: Path
+) -> None:
+    base = write({"llama": 2}, tmp_path / "base")
+    adapter = load_file(
+        write({"lora": ["q_proj", "v_proj"]}, tmp_path / "adapter") / "adapter_model.safetensors"
+    )
+    weights = load_file(base / "model.safetensors")
+    for name, a in adapter.items():
+        module = name.removeprefix("base_model.model.").removesuffix(".lora_A.weight")
+        if name.endswith("lora_A.weight"):
+            scale = np.float32(2 * times.get(module.rpartition(".")[2], 0.0))
+            weights[f"{module}.weight"] += scale * (adapter[name.replace("lora_A", "lora_B")] @ a)
+    if not times:
+        rng = np.random.default_rng(0)
+        weights = {
+            name: value + rng.normal(size=value.shape).astype(np.float32) * np.float32(0.01)
+            for name, value in weights.items()
+        }
+    merged = write({"llama": 2}, tmp_path / "merged")
+    save_file(weights, merged / "model.safetensors")
+    rule = MergeIsNotBasePlusAdapter(read_checkpoint(merged, base=base))
+    found = [finding.message for finding in rule.findings()]
+    assert [said in message for message in found] == ([True] if said else [])

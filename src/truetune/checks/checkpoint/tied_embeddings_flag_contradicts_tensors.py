@@ -2,14 +2,12 @@
 
 ## What it does
 Compares `tie_word_embeddings` in config.json with the file. It fires if it is true and the file has an output head that
-differs from the input embedding, or if it is false and the file has no head. In an adapter, it is a warning if the base
-ties them, and the file replaces the head alone, or both with different values.
+differs from the input embedding, or if it is false and the file has no head.
 
 ## Why it is bad
 If it is true, transformers before 5 and most engines drop the trained head and use the input embedding (transformers 5
 keeps it and says so). If it is false and there is no head, the head is filled with random numbers. The model writes
-garbage, or loses just what the adapter had taught its head. An adapter that replaces the head works as long as it
-is loaded as an adapter; merged and saved, one matrix stands for both, and the other is lost.
+garbage, or loses just what the adapter had taught its head.
 
 ## Example
 ```yaml
@@ -34,7 +32,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.adapter_tensor_names import find_replacement_tensors
 from truetune.checkpoint.compare_tensor_samples import compare_tensor_sample
 from truetune.checkpoint.find_input_embedding_and_output_head import (
     find_embedding,
@@ -56,6 +53,7 @@ class TiedEmbeddingsFlagContradictsTensors(CheckpointRule):
     stability = "stable"
     since = "0.1.0"
     judges_changes = True
+    kind = "model"
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()
@@ -63,8 +61,6 @@ class TiedEmbeddingsFlagContradictsTensors(CheckpointRule):
             return unmet
         if self.subject.faults:
             return BROKEN
-        if self.subject.kind == "adapter":
-            return self._unmet_for_adapter()
         if not has_text_output_head(self.subject.config):
             return Unmet("config.json names no model with a head over the vocabulary")
         if find_embedding(self.subject.tensors) is None:
@@ -75,10 +71,6 @@ class TiedEmbeddingsFlagContradictsTensors(CheckpointRule):
 
     def measurement_if_clean(self) -> str:
         """The flag tie_word_embeddings, and whether a head is stored."""
-        if self.subject.kind == "adapter":
-            return (
-                "the adapter replaces the head and the embedding that the base ties with one matrix"
-            )
         head = find_output_head(self.subject.tensors)
         stored = "no head is stored" if head is None else f"{head.tensor.name} is stored"
         flag = str(self.subject.config["tie_word_embeddings"]).lower()
@@ -86,13 +78,11 @@ class TiedEmbeddingsFlagContradictsTensors(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         checkpoint = self.subject
-        if checkpoint.faults:
-            return
-        if checkpoint.kind == "adapter":
-            if self._unmet_for_adapter() is None:
-                yield from self._finding_on_adapted_head()
-            return
-        if not has_text_output_head(checkpoint.config):
+        if (
+            checkpoint.kind != "model"
+            or checkpoint.faults
+            or not has_text_output_head(checkpoint.config)
+        ):
             return
         embedding = find_embedding(checkpoint.tensors)
         head = find_output_head(checkpoint.tensors)
@@ -116,39 +106,6 @@ class TiedEmbeddingsFlagContradictsTensors(CheckpointRule):
             f" {embedding.tensor.name}: most engines, and transformers before 5, drop it",
             'set "tie_word_embeddings": false in config.json',
             evidence=[difference],
-        )
-
-    def _unmet_for_adapter(self) -> Unmet | None:
-        """Unmet where an adapter replaces no head, or its base is not known to tie it."""
-        base = self.subject.base
-        if base is None or base.config.get("tie_word_embeddings") is not True:
-            return Unmet("the base is not here, or does not tie its embeddings")
-        if find_output_head(find_replacement_tensors(self.subject.tensors)) is None:
-            return Unmet("the adapter replaces no output head")
-        return None
-
-    def _finding_on_adapted_head(self) -> Iterator[Finding]:
-        """The finding on an adapter with a head of its own, on a base whose head is the embedding."""
-        replaced = find_replacement_tensors(self.subject.tensors)
-        head, embedding = find_output_head(replaced), find_embedding(replaced)
-        if head is None:
-            return
-        evidence = "the adapter has no input embedding"
-        if embedding is not None:
-            difference = _describe_difference(head.tensor, embedding.tensor)
-            if difference is None:
-                return
-            evidence = difference
-        yield self.finding(
-            f"the base ties its embeddings, but the adapter replaces {head.tensor.name} alone: merged and saved, one"
-            " matrix stands for both, and the trained head is lost"
-            if embedding is None
-            else f"the base ties its embeddings, but the adapter replaces them with two different matrices: merged and"
-            f" saved, one stands for both, and {head.tensor.name} is lost",
-            'set "tie_word_embeddings": false in config.json of the merged model, and save its lm_head; next time train'
-            " with ensure_weight_tying=True in LoraConfig",
-            severity="warning",
-            evidence=[evidence],
         )
 
 
