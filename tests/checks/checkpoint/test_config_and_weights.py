@@ -115,7 +115,7 @@ CONTRADICTIONS = [
     ),
     (
         FewTensorsUnlikeTheBase,
-        {"llama": 2, "tensors": {"lm_head.weight": {"seed": 5}}, "base": {"llama": 2}},
+        {"llama": 2, "tensors": {f"{Q.format(1)}.weight": {"seed": 5}}, "base": {"llama": 2}},
         "nothing in common",
     ),
     (
@@ -165,7 +165,8 @@ LIKES = [
             "base": {"llama": 1, "config": {"num_attention_heads": 2}},
         },
     ),
-    (FewTensorsUnlikeTheBase, {"llama": 2, "tensors": {"lm_head.weight": {"add": 0.01}}, "base": {"llama": 2}}),
+    (FewTensorsUnlikeTheBase, {"llama": 2, "tensors": {"lm_head.weight": {"seed": 5}}, "base": {"llama": 2}}),
+    (FewTensorsUnlikeTheBase, {"llama": 2, "tensors": {f"{Q.format(1)}.weight": {"add": 0.01}}, "base": {"llama": 2}}),
     # Of another base nearly all is foreign.
     (
         FewTensorsUnlikeTheBase,
