@@ -4,7 +4,8 @@
 Compares samples of all tensors with the base's. It fires if most are close to it (a cosine of 0.9 and more) and some
 matrices or norms are not (below 0.3), or are far larger or smaller (1.6 or 0.4 times). These are left out: biases,
 tensors that are zero in the base, output heads (an adapter may bring its own), all matrices of some kinds (an adapter
-was merged into them), and matrices that have the base's values in another place (`matrices-swapped-permuted-or-transposed`).
+was merged into them), and matrices that have the base's values in another place
+(`matrices-swapped-permuted-or-transposed`).
 
 ## Why it is bad
 Training moves all weights a little. A tensor that has nothing of the base's was drawn at random on loading because its
