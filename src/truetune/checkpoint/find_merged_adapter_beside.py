@@ -92,8 +92,9 @@ def _sample_merge(
     deltas, _ = adapter_deltas_and_uncomputed_tensors(adapter, base.tensors)
     for name, delta in deltas.items():
         own = tensors.get(name)
-        is_plain_pair = isinstance(delta, LowRankDelta) and delta.magnitude is None
-        if own is None or delta.base is None or own.shape != delta.shape or not is_plain_pair:
+        if not isinstance(delta, LowRankDelta) or delta.magnitude is not None:
+            continue
+        if own is None or delta.base is None or own.shape != delta.shape:
             continue
         sampled = _sample_tensor(own, delta)
         if sampled is not None:

@@ -124,7 +124,7 @@ class ModelSettingsDifferFromBase(CheckpointRule):
 
     def _settings_of_both(self, base: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
         """The settings that are compared, of this folder and of its base."""
-        keys = COMPARED_KEYS
+        keys: tuple[str, ...] = COMPARED_KEYS
         if _shapes_of_attention(self.subject) == _shapes_of_attention(base) != {}:
             keys = (*COMPARED_KEYS, *HEAD_KEYS)
         return (
