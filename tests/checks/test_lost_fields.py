@@ -58,6 +58,7 @@ def found(folder: Path, source: str, *rows: dict[str, Any], **settings: Any) -> 
     return list(report.findings)
 
 
+OTHER_CALL = {"type": "function", "function": {"name": "prices", "arguments": {"what": "lunch"}}}
 ONLY_A_CALL = row({"content": "", "tool_calls": CALL})
 RESULT = [
     {"role": "tool", "content": "Nine to five."},
@@ -65,6 +66,18 @@ RESULT = [
 ]
 NO_TOOL_TURNS = "{% for m in messages if m.role != 'tool' %}"
 LOST = {
+    "the second of two calls": (
+        template(CONTENT + "{{ m.tool_calls[0] | tojson if m.tool_calls }}"),
+        row({"content": "", "tool_calls": [*CALL, OTHER_CALL]}),
+        "error",
+        "some of several tool_calls of 1 row",
+    ),
+    "tools by name alone": (
+        template(before="{% for t in tools or [] %}{{ t.function.name }} {% endfor %}"),
+        row({"content": "Yes."}, tools=TOOLS),
+        "warning",
+        "descriptions of tools of 1 row",
+    ),
     "a call, nothing left": (template(), ONLY_A_CALL, "error", "tool_calls of 1 row"),
     "a call, words left": (
         template(),
@@ -187,8 +200,8 @@ BY_HASH = (
     " }}{% endfor %}"
 )
 BY_MACRO = (
-    "{% macro d(t) %}{{ t.function.name }}{% endmacro %}{% for t in tools or [] %}{{ d(t) }}{%"
-    " endfor %}"
+    "{% macro d(t) %}{{ t.function.name }}: {{ t.function.description }}{% endmacro %}"
+    "{% for t in tools or [] %}{{ d(t) }}{% endfor %}"
 )
 LAST_REASONING = (
     "{% if m.reasoning_content and loop.last %}<think>{{ m.reasoning_content }}</think>{% endif"

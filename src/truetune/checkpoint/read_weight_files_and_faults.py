@@ -85,6 +85,7 @@ def read_weight_headers(folder: Path, *, adapter: bool) -> WeightFiles:
             )
         tensors |= {tensor.name: tensor for tensor in header.tensors}
         faults += _find_absent_tensors(name, header, promised.get(name, []))
+        faults += _find_unnamed_tensors(name, header, indexed)
     return WeightFiles(tensors, files, _find_pickles(folder, adapter), tuple(faults), indexed)
 
 
@@ -107,6 +108,20 @@ def _find_absent_tensors(
     text = (
         f"{INDEX_FILE} says that {len(absent):,} tensors are in it that are not, the first is"
         f" {absent[0][:80]}"
+    )
+    return [FileFault(file, text)]
+
+
+def _find_unnamed_tensors(
+    file: str, header: SafetensorsHeader, indexed: dict[str, str]
+) -> list[FileFault]:
+    """A fault where a file has tensors that the index does not name: loaders that go by it leave them at random."""
+    unnamed = [tensor.name for tensor in header.tensors if tensor.name not in indexed]
+    if not indexed or not unnamed:
+        return []
+    text = (
+        f"{len(unnamed):,} tensors are in it that {INDEX_FILE} does not name, so loaders that go by it take them as"
+        f" missing; the first is {unnamed[0][:80]}"
     )
     return [FileFault(file, text)]
 

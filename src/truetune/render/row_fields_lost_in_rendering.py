@@ -36,6 +36,8 @@ RESULT_ROLES = frozenset(("tool", "function", "ipython"))
 BESIDE_MESSAGES: tuple[Literal["tools", "documents"], ...] = ("tools", "documents")
 UNREAD_KEYS = frozenset((*STRUCTURE_KEYS, *OWN_KEYS, "id", "tool_call_id", "index"))
 """Keys whose texts no template has to write: they steer it, or only tie a result to its call"""
+FURTHER_CALLS = "some of several tool_calls"
+DESCRIPTIONS = "descriptions of tools"
 ALTERED = " \u2042"
 """Put behind each text of a field to see whether it reaches the rendering"""
 UNKNOWN_ORIGIN = path_as_text(UNKNOWN)
@@ -77,7 +79,8 @@ class FieldTracker:
         another one holds."""
         if not row.is_chat or not renderings:
             return []
-        written = _written_fields(renderings)
+        paths = _written_paths(renderings)
+        written = frozenset(map(_top_field_of_path, paths))
         weights = turn_weights(row, self.renderer.spec_of(row))
         # What stands behind the last turn that any example trains is in no rendering, and is not lost for it.
         rendered_messages = max(
@@ -85,6 +88,7 @@ class FieldTracker:
         )
         lost: list[LostField] = []
         for index, message in enumerate(row.messages[:rendered_messages]):
+            lost += self._lost_calls(row, index, paths, weights.get(index, 0.0) > 0)
             keys = list(self._message_keys_that_reach_no_token(row, index, written))
             if keys:
                 is_empty = not any(name.startswith(f"messages[{index}].") for name in written)
@@ -93,7 +97,25 @@ class FieldTracker:
             lost += self._lost_media(row, index)
         for name in self._lost_fields_beside_messages(row, written):
             lost.append(LostField(name, None, "loses", True))
+        if _are_descriptions_of_tools_lost(row, paths):
+            lost.append(LostField(DESCRIPTIONS, None, "loses", True))
         return lost
+
+    def _lost_calls(
+        self, row: Conversation, index: int, paths: frozenset[str], is_trained: bool
+    ) -> list[LostField]:
+        """The calls of a message that reach no token, while others of it do: templates that write the first alone."""
+        message = row.messages[index]
+        calls = message.get("tool_calls")
+        if not isinstance(calls, list) or UNKNOWN_ORIGIN in paths:
+            return []
+        names = [f"messages[{index}].tool_calls[{number}]" for number in range(len(calls))]
+        unwritten = [name for name in names if not _is_written(name, paths)]
+        if not unwritten or len(unwritten) == len(names):
+            return []
+        if _content_repeats_field(message, "tool_calls"):
+            return []
+        return [LostField(FURTHER_CALLS, index, "changes" if is_trained else "loses", True)]
 
     def _lost_media(self, row: Conversation, index: int) -> list[LostField]:
         """The images, sound or video of a message, where the template writes nothing for them."""
@@ -182,9 +204,9 @@ class FieldTracker:
         return plain_text(text)
 
 
-def _written_fields(renderings: Iterable[Rendering]) -> frozenset[str]:
-    """The fields that some character comes from: `tools`, `messages[2].tool_calls`; UNKNOWN_ORIGIN for one that can't
-    be told."""
+def _written_paths(renderings: Iterable[Rendering]) -> frozenset[str]:
+    """The paths that some character comes from: `tools`, `messages[2].tool_calls[0].function.name`; UNKNOWN_ORIGIN for
+    one that can't be told."""
     written = set()
     for rendering in renderings:
         for start, end, (path, _) in zip(
@@ -192,7 +214,31 @@ def _written_fields(renderings: Iterable[Rendering]) -> frozenset[str]:
         ):
             if start < end and path:
                 written.add(path)
-    return frozenset(map(_top_field_of_path, written))
+    return frozenset(written)
+
+
+def _is_written(path: str, written: Iterable[str]) -> bool:
+    """Does some character come from a path, a part of it, or the whole that it is a part of?"""
+    return any(one.startswith(path) or path.startswith(one) for one in written)
+
+
+def _are_descriptions_of_tools_lost(row: Conversation, written: frozenset[str]) -> bool:
+    """Are the tools written, and no description of any?"""
+    tools = row.tools if isinstance(row.tools, list) else []
+    if UNKNOWN_ORIGIN in written or not any(one.startswith("tools") for one in written):
+        return False
+    described = [
+        f"tools[{number}]{inner}.description"
+        for number, tool in enumerate(tools)
+        for inner, table in (("", tool), (".function", _function_of_tool(tool)))
+        if isinstance(table, dict) and _has_text(table.get("description"))
+    ]
+    return bool(described) and not any(_is_written(path, written) for path in described)
+
+
+def _function_of_tool(tool: Any) -> Any:
+    """What stands under `function` in a tool; None where nothing does."""
+    return tool.get("function") if isinstance(tool, dict) else None
 
 
 def _top_field_of_path(path: str) -> str:

@@ -59,7 +59,8 @@ NO_TEXT_SHOWS = (
     "the weights are quantized with",
     "rows have roles that their",
     "many rows share a prompt but have unrelated answers",
-    "the chat template shortens or changes",
+    "the chat template leaves out, repeats",
+    "the tokenizer splits texts by chance",
     "the tokenizer does not decode to the text",
     "LLaMA-Factory drops chats whose turns do not alternate",
     "tool calls have the parameters of other tools",
@@ -71,7 +72,7 @@ NO_TEXT_SHOWS = (
     "chats repeat their own turns",
     "several rows are beginnings of one conversation",
     "one of the model's weight files is the base's",
-    "the folder contains a single weights file",
+    "the folder contains two sets of weights",
     # The order of several statements shows these, never one of them.
     "calls that set up a training are in an order",
     "calls within a training step are in an order",

@@ -4,7 +4,8 @@
 Looks for names that peft does not load: without `base_model.model.`, with that prefix twice, with a wrapper's part
 (`_orig_mod`, `module`, `_fsdp_wrapped_module`), or with the name of the adapter (`lora_A.default.weight`). If the base
 is available, each adapted module must be one of the base's. It is info if the base only uses another name for the same
-place.
+place. It also looks for tensors that adapter_config.json leaves out: of modules that `target_modules` or
+`layers_to_transform` does not name, magnitudes without `use_dora`, biases without `lora_bias`.
 
 ## Why it is bad
 Tensors whose names match nothing are left out on loading, with a warning at most. The tuned model answers like its
@@ -36,12 +37,14 @@ huggingface/transformers#34068
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from truetune.checkpoint.adapter_tensor_names import (
     PEFT_PREFIX,
     AdapterTensor,
     list_modules_and_parents,
+    matches_target,
     parse_adapter_tensors,
 )
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import layer_number
@@ -52,6 +55,7 @@ from truetune.checks.reasons_rules_cannot_judge import NOT_LORA
 from truetune.checks.rule import CheckpointRule
 
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module")
+SHOWN_REASONS = 6
 PART_SETTINGS = ("vision_config", "text_config", "audio_config")
 """Keys of config.json in models of several parts, whose layers have other names in other releases"""
 
@@ -88,6 +92,7 @@ class AdapterKeysDoNotMatch(CheckpointRule):
         names = parse_adapter_tensors(checkpoint.tensors)
         misfits = list(self._unloaded_tensors(names))
         if not misfits:
+            yield from self._finding_on_tensors_left_out_by_config(names)
             return
         # Releases of transformers name the parts of one model differently, and peft maps some of them.
         is_unsure = all(reason.startswith("the base names it") for _, reason in misfits)
@@ -102,6 +107,32 @@ class AdapterKeysDoNotMatch(CheckpointRule):
                 for piece, reason in misfits
             ],
             count=len(misfits),
+            total=len(names),
+        )
+
+    def _finding_on_tensors_left_out_by_config(
+        self, names: Sequence[AdapterTensor]
+    ) -> Iterator[Finding]:
+        """The finding on tensors that peft does not load because of a setting in adapter_config.json."""
+        config = self.subject.adapter_config
+        left_out = [
+            (piece, reason)
+            for piece in names
+            if (reason := _why_config_leaves_out(piece, config)) is not None
+        ]
+        if not left_out:
+            return
+        reasons = list(dict.fromkeys(reason for _, reason in left_out))
+        yield self.finding(
+            f"{len(left_out):,} of {len(names):,} tensors of the adapter are left out on loading:"
+            f" adapter_config.json says {reasons[0]}",
+            "take adapter_config.json from the run that made the tensors, or correct these settings in it",
+            evidence=reasons[1:SHOWN_REASONS],
+            cases=[
+                Case(f"{piece.tensor.name}: {reason}", file=piece.tensor.file.name)
+                for piece, reason in left_out
+            ],
+            count=len(left_out),
             total=len(names),
         )
 
@@ -153,6 +184,33 @@ def _base_module_at_same_place(module: str, modules: set[str]) -> str | None:
     if not place:
         return None
     return next((name for name in modules if name.endswith(f"layers.{place}")), None)
+
+
+def _why_config_leaves_out(piece: AdapterTensor, config: Mapping[str, Any]) -> str | None:
+    """The setting of adapter_config.json for which peft makes no place for a tensor; None where it makes one."""
+    if not piece.part.startswith("lora_"):
+        return None
+    if piece.part == "lora_magnitude_vector" and config.get("use_dora") is False:
+        return "use_dora is false, but the file has the magnitudes of DoRA"
+    if piece.rest.endswith("bias") and config.get("lora_bias") is False:
+        return "lora_bias is false, but the file has biases of the pairs"
+    targets = config.get("target_modules")
+    # A pattern, or parameters instead of modules, are matched by peft in other ways.
+    if not isinstance(targets, list) or not targets or config.get("target_parameters"):
+        return None
+    names = [name for name in targets if isinstance(name, str)]
+    if not any(matches_target(piece.module, name) for name in names):
+        return f"target_modules is {names}, but the file has pairs of {_last_part(piece.module)}"
+    chosen = config.get("layers_to_transform")
+    chosen = [chosen] if type(chosen) is int else chosen
+    layer = layer_number(piece.module)
+    if isinstance(chosen, list) and chosen and layer is not None and layer not in chosen:
+        return f"layers_to_transform is {chosen}, but the file has pairs of layer {layer}"
+    return None
+
+
+def _last_part(module: str) -> str:
+    return module.rpartition(".")[2]
 
 
 def _why_name_does_not_load(piece: AdapterTensor) -> str | None:

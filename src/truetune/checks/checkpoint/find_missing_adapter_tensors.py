@@ -13,6 +13,7 @@ from truetune.checkpoint.adapter_tensor_names import (
     FACTOR_NAMES,
     group_low_rank_tensors,
     matches_target,
+    parse_adapter_tensors,
 )
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import (
@@ -36,6 +37,20 @@ def list_modules_with_half_pair(checkpoint: Checkpoint) -> Iterator[Case]:
             present = [name for name in pair if name in parts]
             if len(present) == 1:
                 yield Case(f"{module} has {present[0]} alone", file=parts[present[0]].file.name)
+
+
+def list_parts_that_settings_call_for(checkpoint: Checkpoint) -> Iterator[tuple[str, str]]:
+    """(setting, part of the names) of what adapter_config.json says that each pair has, and none has."""
+    config = checkpoint.adapter_config
+    pieces = parse_adapter_tensors(checkpoint.tensors)
+    pairs = [piece for piece in pieces if piece.part in FACTOR_NAMES[0]]
+    if not pairs or config.get("peft_type") != "LORA":
+        return
+    has_magnitudes = any(piece.part == "lora_magnitude_vector" for piece in pieces)
+    if config.get("use_dora") is True and not has_magnitudes:
+        yield "use_dora: true", "lora_magnitude_vector"
+    if config.get("lora_bias") is True and not any(p.rest.endswith("bias") for p in pairs):
+        yield "lora_bias: true", "lora_B.bias"
 
 
 def list_unadapted_modules(checkpoint: Checkpoint) -> Iterator[Case]:

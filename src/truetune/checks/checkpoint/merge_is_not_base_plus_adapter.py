@@ -6,6 +6,9 @@ merge` does it by itself). It computes from the files what each value should be,
 out, another scale than the adapter's, or something else altogether are an error. It is a warning if the merge is right
 but the format of the merged model rounds much of the change away.
 
+If no adapter is named, one in a folder beside the model is taken, if its change is what separates the model from its
+base. Then some rows of each tensor are compared.
+
 ## Why it is bad
 The merged model gives other answers than the adapter that was tested. A scale of `lora_alpha / r` where rsLoRA trained
 with `lora_alpha / sqrt(r)` leaves a small part of the effect. So does a change that is smaller than the steps of
@@ -39,8 +42,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from truetune.checkpoint.adapter_started_from_base import part_of_base_at_start
+from truetune.checkpoint.find_merged_adapter_beside import (
+    SampledMerge,
+    find_merged_adapter_beside,
+    median_correlation,
+)
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.weight_diff import KeptChange, TensorMovement
 from truetune.checks.faults import Fault
@@ -58,6 +67,9 @@ MAX_SCALE_ERROR = 0.1
 MAX_ROUNDED_SHARE = 0.25
 # Share of the changed values that are the base's from which a tensor was left out: a few come out equal by rounding.
 LEFT_OUT_SHARE = 0.999
+MIN_CORRELATION_TO_TELL_SCALE = 0.97
+"""Of the model's change and that of an adapter that nobody named. Chosen, not measured: those of two checkpoints of one
+training, a tenth of it apart, have less"""
 REMEDY = "merge again in float32 with the adapter_config.json that was saved with the adapter: truetune merge ADAPTER"
 STARTS_FROM_BASE = Unmet(
     "the adapter was started from a part of its base, which is taken out of the base: base plus adapter is not the"
@@ -81,12 +93,17 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         adapter = self.subject.adapter
         if adapter is not None:
             return STARTS_FROM_BASE if part_of_base_at_start(adapter.adapter_config) else None
+        if self._adapter_beside is not None:
+            return None
         return Unmet(
             "the adapter that was merged is not named", "name it with truetune movement --adapter"
         )
 
     def measurement_if_clean(self) -> str:
         """How many tensors are base plus adapter, and how much of the adapter's change is preserved."""
+        if self.subject.adapter is None:
+            count = len(self._adapter_beside[1]) if self._adapter_beside is not None else 0
+            return f"{count:,} tensors are base plus the adapter beside it, in the rows that were sampled"
         tensors = [
             tensor for tensor in self.subject.full_comparison_with_base.tensors if tensor.merged
         ]
@@ -96,7 +113,10 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         checkpoint = self.subject
-        if checkpoint.kind != "model" or checkpoint.base is None or checkpoint.adapter is None:
+        if checkpoint.kind != "model" or checkpoint.base is None:
+            return
+        if checkpoint.adapter is None:
+            yield from self._findings_by_adapter_beside()
             return
         if part_of_base_at_start(checkpoint.adapter.adapter_config):
             return
@@ -113,6 +133,47 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         # What is wrong by itself explains the rest; only a right merge is asked for its rounding.
         if not faults:
             yield from self._finding_on_rounded_merge(merged)
+
+    @cached_property
+    def _adapter_beside(self) -> tuple[Checkpoint, dict[str, SampledMerge]] | None:
+        """The adapter in a folder beside it whose change is in the weights, with how often it is in each tensor."""
+        return find_merged_adapter_beside(self.subject)
+
+    def _findings_by_adapter_beside(self) -> Iterator[Finding]:
+        """The findings on a model into which an adapter beside it was merged, by samples of its rows."""
+        if self._adapter_beside is None:
+            return
+        adapter, merged = self._adapter_beside
+        left_out = [name for name, one in merged.items() if one.is_base]
+        if left_out:
+            yield self._finding_by_samples(
+                left_out, merged, f"are the base's: {adapter.folder.name} was not merged into them"
+            )
+        # Another checkpoint of the same training resembles the one that was merged: its scale says nothing.
+        if median_correlation(merged) < MIN_CORRELATION_TO_TELL_SCALE:
+            return
+        changed = {name: one.times for name, one in merged.items() if not one.is_base}
+        median = sorted(changed.values())[len(changed) // 2]
+        misscaled = [name for name, times in changed.items() if abs(times - 1) > MAX_SCALE_ERROR]
+        if abs(median - 1) > MAX_SCALE_ERROR and misscaled:
+            yield self._finding_by_samples(
+                misscaled,
+                merged,
+                f"contain the change of {adapter.folder.name} {median:.3g} times, not once",
+            )
+
+    def _finding_by_samples(
+        self, names: Sequence[str], merged: Mapping[str, SampledMerge], meaning: str
+    ) -> Finding:
+        """The finding on some of the sampled tensors; `meaning` says what they hold instead."""
+        return self.finding(
+            f"{len(names):,} of {len(merged):,} tensors {meaning}",
+            REMEDY,
+            evidence=["some rows of each tensor were compared with base and adapter"],
+            cases=[Case(f"{name}: {merged[name].times:.3g} times") for name in names],
+            count=len(names),
+            total=len(merged),
+        )
 
     def _findings_on_wrong_tensors(
         self, merged: Mapping[TensorMovement, KeptChange], adapter: Checkpoint

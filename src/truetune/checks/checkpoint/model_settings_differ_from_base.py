@@ -3,7 +3,8 @@
 ## What it does
 Compares the settings in config.json that change results without changing shapes with those of the base: rotary
 positions (theta, scaling, in the old and the new spelling), attention window, soft caps, scales, the norms' epsilon,
-the activation function.
+the activation function. Where the matrices of attention have the base's shapes, the numbers of heads and their width
+are compared as well.
 
 ## Why it is bad
 Such a setting is not trained but copied: by a converter, a merge tool, or a run whose configuration overrode it. The
@@ -37,6 +38,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checks.checkpoint.read_text_part_of_model_config import first_set_text_model_setting
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
@@ -61,6 +63,8 @@ COMPARED_KEYS = (
     "attention_multiplier",
 )
 """Compared where both name them: releases drop and rename others, which then have their default"""
+HEAD_KEYS = ("num_attention_heads", "num_key_value_heads", "head_dim")
+"""Half as many heads of double width have the same shapes, and cut queries and keys in other places"""
 ROPE_THETA, ROPE_SCALING = "rope_theta", "rope_scaling"
 FULL_ATTENTION = "full_attention"
 PLAIN_ROPE = ("default", None)
@@ -88,7 +92,7 @@ class ModelSettingsDifferFromBase(CheckpointRule):
         """The settings that are the base's."""
         base = self.subject.base
         assert base is not None, "else the rule is not judged"
-        own, of_base = _comparable_settings(self.subject.config), _comparable_settings(base.config)
+        own, of_base = self._settings_of_both(base)
         same = [name for name in own if name in of_base]
         return f"{len(same)} settings are the base's: {', '.join(same) or 'both name none'}"
 
@@ -96,7 +100,7 @@ class ModelSettingsDifferFromBase(CheckpointRule):
         base = self.subject.base
         if base is None or not base.config or not self.subject.config:
             return
-        own, of_base = _comparable_settings(self.subject.config), _comparable_settings(base.config)
+        own, of_base = self._settings_of_both(base)
         changed = {
             name: (of_base[name], own.get(name))
             for name in of_base
@@ -118,10 +122,29 @@ class ModelSettingsDifferFromBase(CheckpointRule):
             count=len(changed),
         )
 
+    def _settings_of_both(self, base: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The settings that are compared, of this folder and of its base."""
+        keys: tuple[str, ...] = COMPARED_KEYS
+        if _shapes_of_attention(self.subject) == _shapes_of_attention(base) != {}:
+            keys = (*COMPARED_KEYS, *HEAD_KEYS)
+        return (
+            _comparable_settings(self.subject.config, keys),
+            _comparable_settings(base.config, keys),
+        )
 
-def _comparable_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+
+def _shapes_of_attention(checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
+    """The shapes of the matrices that make queries and keys, by name."""
+    return {
+        name: tensor.shape
+        for name, tensor in checkpoint.tensors.items()
+        if name.endswith(("q_proj.weight", "k_proj.weight"))
+    }
+
+
+def _comparable_settings(config: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
     """The settings that are compared, rotary positions in one way of writing."""
-    found = {name: first_set_text_model_setting(config, name) for name in COMPARED_KEYS}
+    found = {name: first_set_text_model_setting(config, name) for name in keys}
     found[ROPE_THETA], found[ROPE_SCALING] = _rotary_theta_and_scaling(config)
     return {name: value for name, value in found.items() if value is not None}
 

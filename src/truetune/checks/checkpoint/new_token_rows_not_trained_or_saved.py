@@ -3,7 +3,7 @@
 ## What it does
 Takes the tokens that are in the tokenizer of the checkpoint but not in that of the base (except the pad token). In an
 adapter, their rows must be in the file (`embed_tokens` in `modules_to_save`, `trainable_token_indices`, or an adapter
-on the embedding). In a model, they must not be zero or all alike.
+on the embedding). In a model, they must not be zero or all alike, in the embedding and in an output head of its own.
 
 ## Why it is bad
 The new tokens have random vectors after loading: the model never writes them, and does not understand them.
@@ -45,8 +45,11 @@ from collections.abc import Iterator
 from hashlib import blake2b
 
 import numpy as np
+from numpy.typing import NDArray
 
+from truetune.checkpoint.find_input_embedding_and_output_head import find_output_head
 from truetune.checks.checkpoint.new_token_rows import (
+    SAMPLED_ROWS,
     TINY_SHARE_OF_NORM,
     NewTokens,
     explain_no_new_tokens,
@@ -133,6 +136,7 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
             if id >= len(new.rows):
                 yield Case(f"{text} ({id:,}): the embedding has only {len(new.rows):,} rows")
         rows, median = new.rows.rows(ids), new.median_base_row_norm()
+        yield from self._cases_of_rows_missing_from_head(new, ids)
         norms = np.linalg.norm(rows, axis=1)
         # A resize sets all new rows to one mean, or draws each by chance: equal rows were never trained.
         digests = [blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
@@ -145,4 +149,23 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
                 )
                 yield Case(
                     f"{new.token_with_id(id)}: norm {norm:.3g}{more}; others have {median:.3g}"
+                )
+
+    def _cases_of_rows_missing_from_head(
+        self, new: NewTokens, ids: NDArray[np.int64]
+    ) -> Iterator[Case]:
+        """New tokens whose row of a separate output head is near zero beside the others', or missing."""
+        head = find_output_head(self.subject.tensors)
+        if head is None or not len(ids):
+            return
+        old = np.linspace(0, min(new.base_size, len(head)) - 1, num=SAMPLED_ROWS).astype(np.int64)
+        median = float(np.median(np.linalg.norm(head.rows(np.unique(old)), axis=1)))
+        for id in ids.tolist():
+            if id >= len(head):
+                yield Case(f"{new.token_with_id(id)}: the output head has only {len(head):,} rows")
+                continue
+            norm = float(np.linalg.norm(head.rows(np.array([id]))))
+            if norm < TINY_SHARE_OF_NORM * median:
+                yield Case(
+                    f"{new.token_with_id(id)}: norm {norm:.3g} in the output head; others have {median:.3g}"
                 )

@@ -3,7 +3,7 @@
 ## What it does
 Reads `checkpoint-N` folders with a `trainer_state.json`: optimizer, scheduler and random state must be beside it (or
 the shards of DeepSpeed or FSDP). It is a warning for the last checkpoint of a run that had not ended, and otherwise
-info.
+info. It is a warning as well if trainer_state.json is of another step than the folder's name says.
 
 ## Why it is bad
 Resuming restores the step count and the weights, but restarts the optimizer or the learning rate: the loss jumps, and
@@ -92,6 +92,7 @@ class ResumeStateMissing(CheckpointRule):
         folder, state = self.subject.folder, self.subject.trainer_state
         step, last = state.get("global_step"), state.get("max_steps")
         missing = self._missing_state_files()
+        yield from self._finding_on_state_of_another_step()
         if not missing or type(step) is not int:
             return
         # A final folder holds trainer_state.json and none of the rest, as it should.
@@ -110,6 +111,20 @@ class ResumeStateMissing(CheckpointRule):
             " save_only_model=False",
             severity="info" if is_harmless else "warning",
             evidence=[f"the run was planned with {last:,} steps"] if type(last) is int else (),
+        )
+
+    def _finding_on_state_of_another_step(self) -> Iterator[Finding]:
+        """The finding on a trainer_state.json whose step is not that of the folder's name."""
+        step = self.subject.trainer_state.get("global_step")
+        name = self.subject.folder.resolve().name
+        match = CHECKPOINT_NAME.fullmatch(name)
+        if match is None or type(step) is not int or int(match[1]) == step:
+            return
+        yield self.finding(
+            f"{name} has the trainer_state.json of step {step:,}: a resumed run skips the rows of {step:,} steps, and"
+            f" counts on from there, with the weights of step {int(match[1]):,}",
+            f"copy trainer_state.json of step {int(match[1]):,} into {name}, or resume from a folder whose files are of"
+            " one step",
         )
 
 

@@ -8,7 +8,8 @@ In a model, it looks for
 - fewer layers than `num_hidden_layers`, or no input embedding;
 - tensors that the base has in the same layers and this checkpoint has not.
 
-In an adapter, it looks for a `lora_A` without its `lora_B` or the other way round. If the base is available, modules
+In an adapter, it looks for a `lora_A` without its `lora_B` or the other way round, and for the magnitudes or biases
+that `use_dora` and `lora_bias` in adapter_config.json call for. If the base is available, modules
 that `target_modules` names and that have no tensors are a warning.
 
 ## Why it is bad
@@ -46,6 +47,7 @@ from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import Stack, 
 from truetune.checks.checkpoint.find_missing_adapter_tensors import (
     NO_LAYER_LIMIT,
     list_modules_with_half_pair,
+    list_parts_that_settings_call_for,
     list_unadapted_modules,
 )
 from truetune.checks.checkpoint.read_text_part_of_model_config import (
@@ -127,6 +129,12 @@ class TensorsMissing(CheckpointRule):
                 REMEDY,
                 cases=halves,
                 count=len(halves),
+            )
+        for setting, part in list_parts_that_settings_call_for(self.subject):
+            yield self.finding(
+                f"adapter_config.json says {setting}, but the file has no {part}: they start from nothing on loading,"
+                " so that the adapter acts otherwise than in training",
+                "save the whole adapter again (model.save_pretrained), or correct the setting",
             )
         unadapted = list(list_unadapted_modules(self.subject))
         if unadapted:

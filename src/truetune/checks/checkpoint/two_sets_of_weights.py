@@ -1,12 +1,14 @@
-"""The folder contains a single weights file and an index of other files, and they differ.
+"""The folder contains two sets of weights, and a loader reads only one of them.
 
 ## What it does
 If model.safetensors and model.safetensors.index.json are both there, compares the first bytes of the tensors that are
-in both.
+in both. It also fires if a folder has an adapter beside the weights of a whole model.
 
 ## Why it is bad
 transformers loads model.safetensors and ignores the index; other loaders read all files, or those in the index. If a
-run saved shards into a folder with an older single file, transformers uses the older weights.
+run saved shards into a folder with an older single file, transformers uses the older weights. Of a folder with
+adapter_config.json, transformers reads the base that is named there and puts the adapter on it: merged weights in the
+folder are never read. Other programs read these, and some put the adapter on them a second time.
 
 ## Example
 ```yaml
@@ -27,10 +29,12 @@ shards:
 ```
 
 ## Fix safety
-Look at the dates of the files first. Deleting the older set and its index changes what loaders that used it return.
+Look at the dates of the files first. Move an adapter into a folder of its own. Deleting the older set and its index
+changes what loaders that used it return.
 
 ## References
 - huggingface/transformers documentation, "Big models" (sharded checkpoints)
+- huggingface/peft#1381
 """
 
 from __future__ import annotations
@@ -71,6 +75,8 @@ class TwoSetsOfWeights(CheckpointRule):
         folder = self.subject.folder
         if (folder / SINGLE_MODEL_FILE).is_file() and (folder / INDEX_FILE).is_file():
             return None
+        if self._file_beside_adapter() is not None:
+            return None
         return Unmet("it is about two sets of weights, and there is one")
 
     def measurement_if_clean(self) -> str:
@@ -80,6 +86,10 @@ class TwoSetsOfWeights(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None:
+            return
+        beside = self._file_beside_adapter()
+        if beside is not None:
+            yield self._finding_on_adapter_beside_weights(beside)
             return
         both = self._tensor_pairs_in_file_and_shards()
         different = [
@@ -96,6 +106,26 @@ class TwoSetsOfWeights(CheckpointRule):
             cases=[Case(name, file=SINGLE_MODEL_FILE) for name in different],
             count=len(different),
             total=len(both),
+        )
+
+    def _file_beside_adapter(self) -> str | None:
+        """The file of a whole model's weights that is in an adapter's folder; None where there is none."""
+        folder = self.subject.folder
+        if self.subject.kind != "adapter" or not self.subject.has_file("adapter_config.json"):
+            return None
+        names = (SINGLE_MODEL_FILE, INDEX_FILE)
+        return next((name for name in names if (folder / name).is_file()), None)
+
+    def _finding_on_adapter_beside_weights(self, file: str) -> Finding:
+        """The finding on an adapter in the folder of a whole model."""
+        base = self.subject.adapter_config.get("base_model_name_or_path")
+        return self.finding(
+            f"the folder has an adapter beside {file}: transformers loads the adapter on its base ({base}), and never"
+            f" reads {file}",
+            "move adapter_config.json and the adapter's weights to another folder, so that only the merged model is"
+            " here",
+            cases=[Case("adapter_config.json", file="adapter_config.json"), Case(file, file=file)],
+            count=2,
         )
 
     def _tensor_pairs_in_file_and_shards(self) -> list[tuple[StoredTensor, StoredTensor]]:

@@ -1,8 +1,9 @@
-"""The weights equal those of the base bit by bit.
+"""The weights equal those of the base, or of an earlier checkpoint, bit by bit.
 
 ## What it does
 Compares samples of all tensors of a full model with those of the base that is given. In an adapter, it compares the
 modules that were trained as a whole (`modules_to_save`) with those of the base, unless its low-rank pairs are zero too.
+A folder `checkpoint-N` is compared with the checkpoint before it as well.
 
 ## Why it is bad
 Training or merging changed nothing: an adapter without effect was merged, the base was saved instead of the tuned
@@ -35,6 +36,8 @@ trains is the one that was saved.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
 
 from truetune.checkpoint.adapter_tensor_names import (
     find_replacement_tensors,
@@ -47,6 +50,8 @@ from truetune.checkpoint.compare_tensor_samples import (
     compare_sampled_tensors,
 )
 from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
+from truetune.checkpoint.read_weight_files_and_faults import read_weight_headers
+from truetune.checks.checkpoint.resume_state_missing import CHECKPOINT_NAME
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.identify_model_by_published_name import is_named_like_tuned_weights
@@ -73,6 +78,8 @@ class WeightsEqualTheBase(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
+        if self._changes_from_earlier_checkpoint:
+            return None
         unmet = super().unmet()
         if unmet is not None:
             return unmet
@@ -117,7 +124,13 @@ class WeightsEqualTheBase(CheckpointRule):
         )
 
     def measurement_if_clean(self) -> str:
-        """How many tensors differ from the base's."""
+        """How many tensors differ from the base's, or from those of the checkpoint before."""
+        if self.subject.base is None:
+            earlier = self._changes_from_earlier_checkpoint.values()
+            moved = sum(change.same < change.seen for change in earlier)
+            return (
+                f"{moved:,} of {len(earlier):,} tensors differ from those of the checkpoint before"
+            )
         if self.subject.kind == "adapter":
             count = len(self._tensors_of_wholly_trained_modules())
             return f"{count:,} of {count:,} modules that were trained whole differ from the base's"
@@ -127,6 +140,7 @@ class WeightsEqualTheBase(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         checkpoint, base = self.subject, self.subject.base
+        yield from self._finding_on_equal_earlier_checkpoint()
         if checkpoint.kind == "adapter":
             yield from self._findings_on_unchanged_whole_modules()
             return
@@ -148,6 +162,33 @@ class WeightsEqualTheBase(CheckpointRule):
             "before merging, check that the adapter has an effect (truetune check ADAPTER), and save the trained"
             " model, not the base",
             evidence=[f"{seen:,} of {total:,} values were compared"],
+        )
+
+    @cached_property
+    def _changes_from_earlier_checkpoint(self) -> dict[str, SampledChange]:
+        """How far the tensors of a numbered checkpoint are from those of the one before it; empty without one, and
+        where they are not the same tensors.
+        """
+        earlier = _earlier_checkpoint(self.subject.folder)
+        if earlier is None or not self.subject.tensors:
+            return {}
+        is_adapter = self.subject.kind == "adapter"
+        tensors = read_weight_headers(earlier, adapter=is_adapter).tensors
+        changes = compare_sampled_tensors(self.subject.tensors, tensors)
+        return changes if changes.keys() == self.subject.tensors.keys() else {}
+
+    def _finding_on_equal_earlier_checkpoint(self) -> Iterator[Finding]:
+        """The finding on a checkpoint whose weights are those of the one before it."""
+        changes = self._changes_from_earlier_checkpoint
+        earlier = _earlier_checkpoint(self.subject.folder)
+        if earlier is None or not changes or any(one.same != one.seen for one in changes.values()):
+            return
+        yield self.finding(
+            f"all {len(changes):,} tensors equal those of {earlier.name} bit by bit: nothing was learned between the"
+            " two, or the same weights were saved twice",
+            "check that the saved object is the one that is trained (trainer.model), and that its learning rate is not"
+            " 0 (truetune diagnose FOLDER)",
+            evidence=[f"{sum(one.seen for one in changes.values()):,} values were compared"],
         )
 
     def _findings_on_unchanged_whole_modules(self) -> Iterator[Finding]:
@@ -197,6 +238,20 @@ class WeightsEqualTheBase(CheckpointRule):
             any(tensor.name in values and values[tensor.name].zero for tensor in parts.values())
             for parts in pairs.values()
         )
+
+
+def _earlier_checkpoint(folder: Path) -> Path | None:
+    """The numbered checkpoint before this one in the same run; None where there is none."""
+    own = CHECKPOINT_NAME.fullmatch(folder.resolve().name)
+    if own is None:
+        return None
+    matches = (
+        (CHECKPOINT_NAME.fullmatch(path.name), path)
+        for path in folder.resolve().parent.glob("checkpoint-*")
+    )
+    numbered = {int(match[1]): path for match, path in matches if match is not None}
+    earlier = [number for number in numbered if number < int(own[1])]
+    return numbered[max(earlier)] if earlier else None
 
 
 def _named_module_that_holds_tensor(names: list[str], tensor: str) -> str | None:

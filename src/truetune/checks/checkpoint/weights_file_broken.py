@@ -2,8 +2,8 @@
 
 ## What it does
 Reads the headers of all safetensors files and the index of the shards. It compares lengths, shapes and offsets with
-each other and with the size of the file. It reports missing shards, tensors that the index names and no file has, and
-tensors that two files have. Broken JSON files are reported too.
+each other and with the size of the file. It reports missing shards, tensors that the index names and no file has, or
+that a file has and the index does not name, and tensors that two files have. Broken JSON files are reported too.
 
 ## Why it is bad
 Loading fails, or fills what is missing with random numbers and only prints a warning. A copy that stopped halfway, or a

@@ -2,7 +2,8 @@
 
 ## What it does
 Looks for fields of chats (`tool_calls`, `tools`, tool results, contents of a role, `documents`, images, names) of which
-no character is in any training text of their row. truetune knows for each character of the rendered text which field it
+no character is in any training text of their row, for single calls of several, and for tools without their
+descriptions. truetune knows for each character of the rendered text which field it
 comes from, for any template. A field whose words are in the content too is not lost. Reasoning is judged by
 `thinking-stripped-from-history`, unless nothing else is left of its turn. It is an error if a trained turn loses its
 calls or is left empty, and a warning if the model sees less than the row contains. It is an info for names, and for

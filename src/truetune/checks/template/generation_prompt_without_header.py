@@ -3,7 +3,8 @@
 ## What it does
 Renders a question as it is served (`add_generation_prompt=True`) and the same question with its answer, as in training.
 It fires if the template writes a control token between the two that also opens other turns: the header of the answer,
-which the generation prompt should have contained.
+which the generation prompt should have contained. A label without any mark (`Assistant: `) is a warning: the model
+learns to begin each answer with them.
 
 ## Why it is bad
 The model gets no header and has to write it first. If the loss leaves headers out, it has never learned to: it
@@ -48,6 +49,8 @@ from truetune.checks.reasons_data_rules_cannot_judge import NO_TEMPLATE
 from truetune.checks.rule import DataRule
 from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
+MARKS = "<[|"
+
 
 class ServedAndTrained(NamedTuple):
     """A question as it is served, and what the template writes from there to the answer in training."""
@@ -84,12 +87,28 @@ class GenerationPromptWithoutHeader(DataRule):
             return
         header = self._token_opening_question_and_answer(probe)
         if header is None:
+            yield from self._finding_on_words_before_answer(probe)
             return
         yield self.finding(
             f"the serving prompt ends without the answer's header: {probe.before_answer!r} comes before each answer"
             " in training, but add_generation_prompt does not write it",
             "write the header at the end of the chat template: {% if add_generation_prompt %}"
             f"{probe.before_answer.strip()}{{% endif %}}",
+            evidence=[f"the prompt ends with {probe.prompt[-40:]!r}"],
+        )
+
+    def _finding_on_words_before_answer(self, probe: ServedAndTrained) -> Iterator[Finding]:
+        """The finding on plain words that the template writes before each answer in training alone."""
+        words = probe.before_answer
+        # Marks (<think>, channels) are a form of reasoning, which other rules judge; a recipient has no colon.
+        is_label = any(char.isalpha() for char in words) and words.rstrip().endswith(":")
+        if not is_label or any(char in words for char in MARKS):
+            return
+        yield self.finding(
+            f"the template writes {words!r} before each answer in training, but add_generation_prompt does not: the"
+            " model learns to begin its answers with it, and users see it",
+            f"remove {words!r} from the chat template, or write it at the end of the generation prompt as well",
+            severity="warning",
             evidence=[f"the prompt ends with {probe.prompt[-40:]!r}"],
         )
 

@@ -1,15 +1,19 @@
-"""The chat template shortens or changes the contents of turns.
+"""The chat template leaves out, repeats or changes contents, or writes them under another role.
 
 ## What it does
 Renders a chat whose system, user and assistant turns contain long texts with line breaks, capitals, quotes and code,
-and looks for each of them, complete, in what the template writes. White space at both ends may be missing. If nothing
-of a turn is written (a system turn that the template does not know), `field-reaches-no-token` reports it, on rows that
-have one.
+and looks for each of them, complete and once, in what the template writes. White space at both ends may be missing. If
+nothing of a system turn is written, `field-reaches-no-token` reports it, on rows that have one. It also fires if
+
+- the turns are in another order,
+- a user turn after a system turn is written as an answer is otherwise: the template goes by the place of a turn and not
+  by its role,
+- a system turn of the template's own comes beside that of rows which have one (a warning).
 
 ## Why it is bad
-A template that cuts a content (`content[:500]`, `truncate`), takes a part of it (`split`), or changes it (`lower`,
-`replace`, `tojson`) does so in each row and in each request. The model learns from other texts than the rows contain,
-and nothing fails.
+A template that cuts a content (`content[:500]`, `truncate`), takes a part of it (`split`), changes it (`lower`,
+`replace`, `tojson`), or writes only the last turns (`messages[-2:]`) does so in each row and in each request. The model
+learns from other texts than the rows contain, and nothing fails.
 
 ## Example
 ```yaml
@@ -51,6 +55,8 @@ from truetune.checks.measurement_without_findings import Measurement, make_count
 from truetune.checks.reasons_data_rules_cannot_judge import NO_TEMPLATE
 from truetune.checks.rule import DataRule
 from truetune.data.conversation import Message
+from truetune.encoding.batch import Batch
+from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
 
 # Long enough for cuts at the usual 100 to 1,000 characters; each turn has marks of its own, so that
 # one turn's text is never taken for another's.
@@ -61,7 +67,10 @@ FORMS = (
     'She said: "It\'s 5 < 7 & 8 > 6", and left.\n\n',
     "Crème brûlée, ΑΒΓ, 你好.\n\n",
 )
-ROLES = ("system", "user", "assistant")
+NEXT_QUESTION = "Is it open on Sundays?"
+MIN_HEADER_CHARACTERS = 12
+"""Of a system turn's header. Chosen: `<|im_start|>system` has more, a mark that opens any turn fewer"""
+SYSTEM = "Reply in one sentence."
 
 
 class TemplateChangesContents(DataRule):
@@ -70,6 +79,16 @@ class TemplateChangesContents(DataRule):
     symptoms = ("nothing-is-learned", "garbage-output")
     severity = "error"
     judges_without_rows = True
+    has_system_turns = False
+    """Of the rows, where there are some"""
+
+    def add_batch(self, batch: Batch) -> None:
+        """See whether a row has a system turn of its own."""
+        self.has_system_turns = self.has_system_turns or any(
+            message.get("role") == "system"
+            for example in batch.examples
+            for message in example.row.messages[:1]
+        )
 
     def unmet(self) -> Unmet | None:
         """Unmet without a template, or where it renders none of the probes."""
@@ -90,6 +109,10 @@ class TemplateChangesContents(DataRule):
         if probe is None:
             return
         messages, text = probe
+        yield from self._finding_on_turns_not_written_once(messages, text)
+        yield from self._finding_on_order_of_turns(messages, text)
+        yield from self._finding_on_roles_by_place()
+        yield from self._finding_on_second_system_block()
         changed = [
             one
             for number, one in enumerate(messages)
@@ -109,6 +132,103 @@ class TemplateChangesContents(DataRule):
             count=len(changed),
             total=len(messages),
         )
+
+    def _finding_on_turns_not_written_once(
+        self, messages: list[Message], text: str
+    ) -> Iterator[Finding]:
+        """The finding on turns of user and assistant that are left out, and on turns that are written again."""
+        counts = {
+            f"{one['role']} turn {number + 1} of {len(messages)}": text.lower().count(
+                f"{_unique_mark_of_turn(number)}0:"
+            )
+            for number, one in enumerate(messages)
+        }
+        # A system turn that is not written is another rule's; some templates have no place for one.
+        faulty = {
+            turn: count
+            for turn, count in counts.items()
+            if count > 1 or (count == 0 and not turn.startswith("system"))
+        }
+        # A template that writes no answer at all renders prompts alone.
+        if not faulty or not any(count for turn, count in counts.items() if "assistant" in turn):
+            return
+        turn, count = next(iter(faulty.items()))
+        written = f"{count} times" if count else "nowhere"
+        yield self.finding(
+            f"the chat template does not write each turn once: {turn} is written {written}",
+            "in the chat template, go through all messages ({% for message in messages %}), and write each content at"
+            " one place",
+            cases=[
+                Case(f"{turn}: written {f'{n} times' if n else 'nowhere'}")
+                for turn, n in faulty.items()
+            ],
+            count=len(faulty),
+            total=len(messages),
+        )
+
+    def _finding_on_order_of_turns(self, messages: list[Message], text: str) -> Iterator[Finding]:
+        """The finding on turns of user and assistant that are written in another order."""
+        lowered = text.lower()
+        places = [
+            lowered.find(f"{_unique_mark_of_turn(number)}0:")
+            for number, one in enumerate(messages)
+            if one["role"] != "system"
+        ]
+        if -1 in places or places == sorted(places):
+            return
+        yield self.finding(
+            "the chat template writes the turns in another order than the chat has: the last one comes"
+            f" {'first' if places[-1] == min(places) else 'earlier'}",
+            "in the chat template, go through the messages in their order ({% for message in messages %})",
+        )
+
+    def _finding_on_second_system_block(self) -> Iterator[Finding]:
+        """The finding on a template that writes a system turn of its own before that of the rows."""
+        if not self.has_system_turns:
+            return
+        text = self.probes.text(
+            [{"role": "system", "content": SYSTEM}, *alternating_chat(QUESTION, ANSWER)]
+        )
+        if text is None or text.count(SYSTEM) != 1 or text.find(SYSTEM) > text.find(QUESTION):
+            return
+        before = text[: text.index(SYSTEM)]
+        added = self.tokenizer.backend.get_added_tokens_decoder()
+        marks = [token.content for id, token in added.items() if id in self.tokenizer.control]
+        header = before[max((before.rfind(mark) for mark in marks), default=-1) :]
+        # A header of one token says nothing of the role; other marks may follow it in each turn.
+        first = before.find(header) if before.rstrip().endswith(header.rstrip()) else -1
+        between = before[first + len(header) : len(before) - len(header)].strip()
+        if len(header.strip()) < MIN_HEADER_CHARACTERS or first == len(before) - len(header):
+            return
+        if first < 0 or not between:
+            return
+        yield self.finding(
+            f"the chat template writes a system turn of its own beside that of the rows: {between[:60]!r} comes before"
+            " it in each chat",
+            "write the own system turn only where the chat has none ({% if messages[0].role != 'system' %})",
+            severity="warning",
+            evidence=[f"both begin with {header!r}"],
+        )
+
+    def _finding_on_roles_by_place(self) -> Iterator[Finding]:
+        """The finding on a template that takes a user turn for an answer once a system turn stands before it."""
+        chat = alternating_chat(QUESTION, ANSWER, NEXT_QUESTION)
+        plain = self.probes.text(chat)
+        after_system = self.probes.text([{"role": "system", "content": SYSTEM}, *chat])
+        if plain is None or after_system is None:
+            return
+        before_answer = _text_between(plain, QUESTION, ANSWER)
+        before_question = _text_between(plain, ANSWER, NEXT_QUESTION)
+        now = _text_between(after_system, QUESTION, ANSWER)
+        if None in (before_answer, before_question, now) or before_answer == before_question:
+            return
+        if now == before_question:
+            yield self.finding(
+                "the chat template goes by the place of a turn and not by its role: after a system turn, questions are"
+                f" written as answers, and answers as questions ({now!r} comes before an answer)",
+                "in the chat template, choose the header by message.role",
+                evidence=[f"without a system turn, {before_answer!r} comes before an answer"],
+            )
 
     @cached_property
     def _render_probe(self) -> tuple[list[Message], str] | None:
@@ -135,6 +255,12 @@ def _long_probe_text_of_turn(number: int) -> str:
 def _unique_mark_of_turn(number: int) -> str:
     """What no other turn of the probe holds."""
     return f"note{number}x"
+
+
+def _text_between(text: str, first: str, second: str) -> str | None:
+    """What is between two contents, in this order; None where it does not hold both so."""
+    start, end = text.find(first), text.find(second)
+    return text[start + len(first) : end] if 0 <= start < end else None
 
 
 def _describe_change(content: str, text: str) -> str:

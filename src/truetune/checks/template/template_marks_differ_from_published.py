@@ -7,11 +7,12 @@ also finds
 
 - text in a template that is not a token, but differs from one only in bars, brackets or case (`<|User|>` for
   `<｜User｜>`),
-- control tokens whose flags are not the published ones: they strip white space (`lstrip`, `rstrip`), a turn end is not
-  a special token, or `split_special_tokens` splits all of them.
+- further control tokens (BOS, another EOS) between turns, where the published template has none,
+- control tokens whose flags are not the published ones: they strip white space (`lstrip`, `rstrip`), are found only
+  between blanks (`single_word`), a turn end is not a special token, or `split_special_tokens` splits all of them.
 
-Text that is not a token, and `split_special_tokens`, are errors, the rest are warnings. Another format is an info if
-the model's name says that it is a base model (`Qwen3-8B-Base`, `Llama-3.1-8B`).
+Text that is not a token, `single_word` and `split_special_tokens` are errors, the rest are warnings. Another format is
+an info if the model's name says that it is a base model (`Qwen3-8B-Base`, `Llama-3.1-8B`).
 
 ## Why it is bad
 A chat model was trained on the published format, to the character. A space instead of a line break, one line break
@@ -154,6 +155,12 @@ class TemplateMarksDifferFromPublished(DataRule):
                 " the published tokenizer",
                 severity="warning",
             )
+        if hidden := [name for name, token in tokens.items() if token.single_word]:
+            yield self.finding(
+                f"{', '.join(hidden)} are found only where blanks or line ends surround them (single_word): right after"
+                " a word they are split into pieces, so turns begin or end without their token",
+                "set single_word to false for these tokens in tokenizer.json and tokenizer_config.json",
+            )
         if not tokens[marks.end_token].special:
             yield self.finding(
                 f"{marks.end_token!r}, which ends each answer, is not a special token: skip_special_tokens leaves it"
@@ -234,7 +241,7 @@ class TemplateMarksDifferFromPublished(DataRule):
             Difference(one.where, one.written[: len(one.published) + 8], one.published)
             for one in self._texts_around_turns_beside_published or ()
             if not one.written.startswith(one.published)
-            and self._differs_only_in_space_or_role(one)
+            and (self._differs_only_in_space_or_role(one) or self._has_special_tokens_added(one))
             and not self._do_texts_begin_with_same_tokens(one)
         ]
 
@@ -254,6 +261,17 @@ class TemplateMarksDifferFromPublished(DataRule):
             len(word) <= MAX_ROLE_CHARACTERS and word not in self._texts_of_added_tokens
             for word in words_written
         )
+
+    def _has_special_tokens_added(self, gap: Difference) -> bool:
+        """Is it the published text but for further control tokens, between turns?"""
+        marks = self._published_marks_of_tokenizer
+        if marks is None or gap.where == "before a question":
+            return False
+        written = gap.written
+        for id, token in self.tokenizer.backend.get_added_tokens_decoder().items():
+            if id in self.tokenizer.control and token.content not in marks.tokens:
+                written = written.replace(token.content, "")
+        return written != gap.written and written.startswith(gap.published)
 
     def _do_texts_begin_with_same_tokens(self, gap: Difference) -> bool:
         """Do the texts begin with the same tokens? Some marks take the white space beside them (`rstrip`)."""

@@ -1,9 +1,10 @@
-"""Two files of the tokenizer give an added token different ids or flags.
+"""Two files of the tokenizer give a token different ids, flags or roles.
 
 ## What it does
 Compares the added tokens in tokenizer.json with `added_tokens_decoder` in tokenizer_config.json and with
 added_tokens.json: the id of each, and whether it strips the white space next to it (`lstrip`, `rstrip`), is matched
-after normalization, or is special.
+after normalization, or is special. It also compares the special tokens (EOS, BOS, the pad token) in
+special_tokens_map.json with those in tokenizer_config.json, and vocab.json with the vocabulary in tokenizer.json.
 
 ## Why it is bad
 Each program reads another file. The `tokenizers` library and servers that use it read tokenizer.json; transformers
@@ -51,6 +52,9 @@ from truetune.settings.run_spec import Severity
 
 CONFIG_FILE = "tokenizer_config.json"
 ADDED_FILE = "added_tokens.json"
+MAP_FILE = "special_tokens_map.json"
+VOCABULARY_FILE = "vocab.json"
+COMPARED_SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
 GRAVEST_FIRST: tuple[Severity, ...] = ("error", "warning", "info")
 FLAGS = ("special", "lstrip", "rstrip", "normalized", "single_word")
 
@@ -78,6 +82,9 @@ class AddedTokensDisagree(DataRule):
 
     def unmet(self) -> Unmet | None:
         """Unmet where tokenizer.json is the only file that lists added tokens."""
+        folder = self.tokenizer.folder
+        if any((folder / name).is_file() for name in (MAP_FILE, VOCABULARY_FILE)):
+            return None
         if not self.tokenizer.added_in_file or not (self.listed or self.ids_of_added_file):
             return Unmet("it is about added tokens that two files list, and only one file does")
         return None
@@ -85,19 +92,22 @@ class AddedTokensDisagree(DataRule):
     def measurement_if_clean(self) -> Measurement:
         """The number of tokens that two files give differently, none."""
         compared = len(self.listed) + len(self.ids_of_added_file)
-        return make_count_measurement("added tokens that two files give differently", 0, compared)
+        return make_count_measurement("tokens that two files give differently", 0, compared)
 
     def findings(self) -> Iterator[Finding]:
         found = [
             *self._disagreements_of_tokenizer_config(),
             *self._disagreements_of_added_tokens_json(),
+            *self._disagreements_of_special_tokens_map(),
+            *self._disagreements_of_vocab_json(),
         ]
         if not found:
             return
         found.sort(key=lambda one: GRAVEST_FIRST.index(one.severity))
         first = found[0]
+        other = "tokenizer_config.json" if first.file == MAP_FILE else "tokenizer.json"
         yield self.finding(
-            f"tokenizer.json and {first.file} differ on {len(found):,} added tokens: {first.text}",
+            f"{other} and {first.file} differ on {len(found):,} tokens: {first.text}",
             "take both files from one source: the published tokenizer, or what save_pretrained of the training"
             " tokenizer wrote",
             severity=first.severity,
@@ -130,6 +140,52 @@ class AddedTokensDisagree(DataRule):
             if text := self._describe_other_id(content, id, ids):
                 yield Disagreement(ADDED_FILE, text, "error")
 
+    def _disagreements_of_special_tokens_map(self) -> Iterator[Disagreement]:
+        """Special tokens that special_tokens_map.json and tokenizer_config.json name differently."""
+        values = read_json(self.tokenizer.folder / MAP_FILE) or {}
+        for name in COMPARED_SPECIAL_TOKENS:
+            own, other = (
+                _text_of_token(table.get(name)) for table in (self.tokenizer.config, values)
+            )
+            if own is not None and other is not None and own != other:
+                yield Disagreement(
+                    MAP_FILE, f"{name} is {own} in {CONFIG_FILE} but {other} there", "warning"
+                )
+
+    def _disagreements_of_vocab_json(self) -> Iterator[Disagreement]:
+        """Tokens of vocab.json that have another id in tokenizer.json, or none; and those that it lacks."""
+        values = read_json(self.tokenizer.folder / VOCABULARY_FILE) or {}
+        ids = {token: id for token, id in values.items() if type(id) is int}
+        if not ids:
+            return
+        known = self.tokenizer.backend.get_vocab(with_added_tokens=True)
+        for token, id in ids.items():
+            own = known.get(token)
+            if own is None:
+                yield Disagreement(
+                    VOCABULARY_FILE,
+                    f"{token!r} is {id} there, but is not in tokenizer.json",
+                    "error",
+                )
+            elif own != id:
+                yield Disagreement(
+                    VOCABULARY_FILE, f"{token!r} is {own} in tokenizer.json but {id} there", "error"
+                )
+        plain = self.tokenizer.backend.get_vocab(with_added_tokens=False)
+        lacking = [
+            token for token in plain if token not in ids and token not in self._texts_of_added
+        ]
+        if lacking:
+            text = f"{len(lacking):,} tokens of tokenizer.json are not there, for example {lacking[0]!r}"
+            yield Disagreement(VOCABULARY_FILE, text, "error")
+
+    @property
+    def _texts_of_added(self) -> set[str]:
+        """The texts of the added tokens, which vocab.json need not have."""
+        return {
+            token.content for token in self.tokenizer.backend.get_added_tokens_decoder().values()
+        }
+
     def _describe_other_id(self, content: str, id: int, ids: dict[str, int]) -> str:
         """What differs between the id that another file gives a token and that of tokenizer.json; "" for nothing.
 
@@ -148,6 +204,12 @@ class AddedTokensDisagree(DataRule):
                 return f"{content} is {id} there, but is not in tokenizer.json"
             return f"{content} is {id} there, but becomes {own} when tokenizer.json, which lacks it, is loaded"
         return "" if own == id else f"{content} is {own} in tokenizer.json but {id} there"
+
+
+def _text_of_token(value: Any) -> str | None:
+    """The text of a token that is written as a text or as an object; None of neither."""
+    text = value.get("content") if isinstance(value, dict) else value
+    return text if isinstance(text, str) else None
 
 
 def _severity_of_flags(flags: list[str]) -> Severity:

@@ -2,7 +2,8 @@
 
 ## What it does
 Compares the token that the chat template writes after an answer with the EOS tokens in generation_config.json, or, if
-there is none, in the tokenizer and config.json. It is an error, or a warning if the tokenizer knows the token but
+there is none, in the tokenizer and config.json. Without rows, it judges folders with a generation_config.json. It is an
+error, or a warning if the tokenizer knows the token but
 generation_config.json does not: transformers' `generate` then continues, while vLLM stops.
 
 ## Why it is bad
@@ -53,6 +54,7 @@ class StopIdsIncomplete(DataRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_without_rows = True
     by_trainer = (SeverityByFact("prepares_model", {True: MOOT}),)
     chats = 0
 
@@ -62,7 +64,7 @@ class StopIdsIncomplete(DataRule):
 
     def unmet(self) -> Unmet | None:
         """Unmet where no row is a chat, or it is not known how turns end."""
-        if not self.chats:
+        if not self._are_chats_or_model_judged():
             return NO_CHATS
         return explain_unknown_turn_end(self.probes)
 
@@ -76,7 +78,7 @@ class StopIdsIncomplete(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         stop = self._turn_end_of_template()
-        if not self.chats or stop is None:
+        if not self._are_chats_or_model_judged() or stop is None:
             return
         # The template writes the token, which makes no engine stop at it.
         listed = set(stop.origins) - {"template"}
@@ -94,6 +96,14 @@ class StopIdsIncomplete(DataRule):
             severity="error" if known and not listed else "warning",
             evidence=list(self._evidence_of_stop_tokens_by_file(stop, listed))
             or ["no file names a stop token"],
+        )
+
+    def _are_chats_or_model_judged(self) -> bool:
+        """Are there chats, or does the folder say by itself where its model stops?
+
+        Rows that are no chats do not use the template."""
+        return bool(self.chats) or (
+            not self.spec.data and self.tokenizer.generation_config is not None
         )
 
     def _evidence_of_stop_tokens_by_file(self, stop: StopToken, listed: set[str]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 ## What it does
 Encodes and decodes short texts (capitals, white space, line breaks, accents, digits, code, other scripts) and reports
 those that come back changed. It judges only vocabularies that have a token for each byte, which lose nothing by design.
-It is an error, or a warning if only other scripts or emoji change.
+It is an error, or a warning if only other scripts, full-width characters or emoji change.
 
 ## Why it is bad
 What is lost before the model sees it can be neither learned nor generated: a tokenizer that lowercases never writes a
@@ -54,7 +54,10 @@ PROBE_TEXTS = {
     "Chinese": "今天天气很好。",
     "Arabic": "مرحبا بالعالم",
     "an emoji": "ok 👍🏽",
+    # Normal form KC writes all of these otherwise: in Chinese and Japanese, the usual comma and question mark.
+    "full-width characters": "价格：５０元，是吗？ ½ ① ﬁ",
 }
+OTHER_SCRIPTS = ("Chinese", "Arabic", "an emoji", "full-width characters")
 
 
 class TokenizerLosesText(DataRule):
@@ -89,7 +92,7 @@ class TokenizerLosesText(DataRule):
             return
         kind, (text, decoded) = next(iter(changed.items()))
         # A vocabulary of one language may lack other scripts; one that loses Latin letters is broken.
-        loses_latin = any(kind not in ("Chinese", "Arabic", "an emoji") for kind in changed)
+        loses_latin = any(kind not in OTHER_SCRIPTS for kind in changed)
         yield self.finding(
             f"{len(changed)} of {len(PROBE_TEXTS)} short texts come back changed, for example"
             f" {kind}: {text!r} becomes {decoded!r}",

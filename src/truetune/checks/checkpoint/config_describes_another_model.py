@@ -1,0 +1,250 @@
+"""config.json describes another model than the weights.
+
+## What it does
+Compares config.json with the names and formats of the tensors. It fires if
+
+- the file has more layers than `num_hidden_layers` says;
+- the layers have tensors that a model of this `model_type` does not read (biases of Qwen2 under `llama`, norms of
+  queries and keys under `qwen2`), or lack some that it has;
+- `quantization_config` names a method, but the file has none of its scales, or the matrices are whole numbers or
+  8-bit floats, and no `quantization_config` says how to read them.
+
+Model types whose layers are not known here are judged by the number of layers and the quantization alone.
+
+## Why it is bad
+Loaders build the model from config.json. Tensors that it does not name are left out, and those that are missing are
+filled with random numbers, with a warning at most. It happens when config.json is copied from another model, when a
+converter knows only one architecture, or when weights are merged and the settings of the quantized base stay.
+
+## Example
+```yaml
+llama: 3
+config: {num_hidden_layers: 2}
+```
+
+## Use instead
+```yaml
+llama: 3
+config: {num_hidden_layers: 3}
+```
+
+## Fix safety
+Correcting config.json is safe: it changes no weight.
+
+## References
+- huggingface/transformers#26259, ggml-org/llama.cpp#8519, unslothai/unsloth#1062
+- transformers, the classes of each `model_type` (their tensors on the meta device)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import Stack, find_stacks
+from truetune.checks.checkpoint.read_text_part_of_model_config import (
+    first_positive_text_model_setting,
+)
+from truetune.checks.checkpoint.tensors_missing import WRAPPER_MARKS
+from truetune.checks.faults import Fault
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.reasons_rules_cannot_judge import BROKEN
+from truetune.checks.rule import CheckpointRule
+
+STACKS_OF_DECODERS = ("model.layers", "transformer.h", "gpt_neox.layers")
+"""The stack that `num_hidden_layers` counts; other stacks have settings of their own"""
+EXTRA_PREDICTORS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
+"""Settings with the number of layers that predict further tokens, and stand after the others"""
+WEIGHTS_OF_ATTENTION = tuple(f"self_attn.{part}_proj.weight" for part in "qkvo")
+BIASES_OF_ATTENTION = tuple(f"self_attn.{part}_proj.bias" for part in "qkvo")
+BIASES_OF_QKV = BIASES_OF_ATTENTION[:3]
+NORMS_OF_QK = ("self_attn.q_norm.weight", "self_attn.k_norm.weight")
+NORMS_BEFORE = ("input_layernorm.weight", "post_attention_layernorm.weight")
+NORMS_AROUND_MLP = ("pre_feedforward_layernorm.weight", "post_feedforward_layernorm.weight")
+LLAMA = (*WEIGHTS_OF_ATTENTION, *NORMS_BEFORE)
+# Read off the classes of transformers 5.23, which tests/checks/checkpoint/test_config_and_weights.py does again.
+TENSORS_OF_LAYERS: dict[str, tuple[str, ...]] = {
+    "llama": LLAMA,
+    "mistral": LLAMA,
+    "mixtral": LLAMA,
+    "smollm3": LLAMA,
+    "granite": LLAMA,
+    "gemma": LLAMA,
+    "qwen2": (*LLAMA, *BIASES_OF_QKV),
+    "qwen2_moe": (*LLAMA, *BIASES_OF_QKV),
+    "qwen3": (*LLAMA, *NORMS_OF_QK),
+    "qwen3_moe": (*LLAMA, *NORMS_OF_QK),
+    "gemma2": (*LLAMA, *NORMS_AROUND_MLP),
+    "gemma3_text": (*LLAMA, *NORMS_OF_QK, *NORMS_AROUND_MLP),
+    "phi3": ("self_attn.qkv_proj.weight", "self_attn.o_proj.weight", *NORMS_BEFORE),
+    "olmo2": (*WEIGHTS_OF_ATTENTION, *NORMS_OF_QK, NORMS_BEFORE[1], NORMS_AROUND_MLP[1]),
+}
+"""Model type -> the tensors of attention and norms that each of its layers has"""
+READ_ATTENTION_BIAS = ("llama", "granite", "gemma", "gemma2", "qwen3", "qwen3_moe", "olmo2")
+"""Types whose `attention_bias` adds biases to queries, keys and values"""
+JUDGED_PARTS = ("self_attn.", "norm")
+"""Parts of the names that the table is about; MLPs and experts have too many forms"""
+BUFFERS = ("inv_freq", "rotary_emb")
+MARKS_OF_QUANTIZED_TENSORS = {
+    "bitsandbytes": (".absmax", ".quant_state", ".SCB"),
+    "gptq": (".qweight",),
+    "awq": (".qweight",),
+    "compressed-tensors": ("_scale", "_packed"),
+    "mxfp4": ("_scales", "_blocks"),
+    "fp8": ("_scale_inv", "_scale"),
+}
+"""Method -> parts of the names of what it stores beside or for each matrix"""
+QUANTIZED_DTYPES = ("I8", "U8", "I32", "F8_E4M3", "F8_E5M2")
+SCALES = ("scale", "absmax", "SCB", "zero", "qzeros", "amax")
+SHOWN_NAMES = 4
+
+
+class ConfigDescribesAnotherModel(CheckpointRule):
+    code = "CKP046"
+    fault = Fault.MODEL_USED_WITH_OTHER_SETTINGS
+    symptoms = ("garbage-output",)
+    severity = "error"
+    kind = "model"
+
+    def unmet(self) -> Unmet | None:
+        unmet = super().unmet()
+        if unmet is not None:
+            return unmet
+        if self.subject.faults:
+            return BROKEN
+        return None if self.subject.config else Unmet("there is no config.json")
+
+    def measurement_if_clean(self) -> str:
+        """What of config.json was compared with the tensors."""
+        layers = first_positive_text_model_setting(self.subject.config, "num_hidden_layers")
+        stack = self._decoder_stack()
+        counted = f"{len(stack.layers):,} layers" if stack is not None else "no stack of layers"
+        model_type = self.subject.config.get("model_type")
+        known = "compared" if model_type in TENSORS_OF_LAYERS else "not known"
+        return f"{counted}, num_hidden_layers is {layers}; the tensors of {model_type} are {known}"
+
+    def findings(self) -> Iterator[Finding]:
+        checkpoint = self.subject
+        has_nothing_to_compare = not checkpoint.config or not checkpoint.tensors
+        if checkpoint.kind != "model" or checkpoint.faults or has_nothing_to_compare:
+            return
+        # Under the names of a wrapper nothing can be compared; tensors-missing reports them.
+        if any(WRAPPER_MARKS.search(name) for name in checkpoint.tensors):
+            return
+        yield from self._finding_on_quantization()
+        if checkpoint.config.get("quantization_config"):
+            return
+        stack = self._decoder_stack()
+        if stack is not None:
+            yield from self._finding_on_layers_beyond_config(stack)
+            yield from self._finding_on_tensors_of_layers(stack)
+
+    def _decoder_stack(self) -> Stack | None:
+        """The stack of layers that `num_hidden_layers` counts."""
+        stacks = find_stacks(self.subject.tensors)
+        return next((stack for stack in stacks if stack.prefix in STACKS_OF_DECODERS), None)
+
+    def _finding_on_layers_beyond_config(self, stack: Stack) -> Iterator[Finding]:
+        """The finding on layers that config.json does not count."""
+        config = self.subject.config
+        layers = first_positive_text_model_setting(config, "num_hidden_layers", "n_layer")
+        extra = first_positive_text_model_setting(config, *EXTRA_PREDICTORS) or 0
+        present = max(stack.layers) + 1
+        if layers is None or present <= layers + extra:
+            return
+        yield self.finding(
+            f"the file has {present:,} layers, but config.json says {layers:,} (num_hidden_layers): those from"
+            f" layer {layers:,} on are never used",
+            f'set "num_hidden_layers": {present} in config.json, unless these layers were cut off on purpose; then'
+            " delete their tensors",
+            cases=[Case(f"{stack.prefix}.{i}") for i in stack.layers if i >= layers],
+            count=present - layers,
+            total=present,
+        )
+
+    def _finding_on_tensors_of_layers(self, stack: Stack) -> Iterator[Finding]:
+        """The finding on tensors that the model type does not read, or that it has and the file lacks."""
+        model_type = self.subject.config.get("model_type")
+        expected = TENSORS_OF_LAYERS.get(model_type) if isinstance(model_type, str) else None
+        if expected is None:
+            return
+        names = frozenset[str]().union(*stack.layers.values())
+        judged = {
+            name
+            for name in names
+            if any(part in name for part in JUDGED_PARTS) and not any(b in name for b in BUFFERS)
+        }
+        # A file of other parts altogether is no whole model of transformers, and nothing can be said.
+        if not judged & set(expected):
+            return
+        optional = BIASES_OF_ATTENTION if self.subject.config.get("attention_bias") else ()
+        unread = sorted(judged - set(expected) - set(optional))
+        called_for = optional[:3] if model_type in READ_ATTENTION_BIAS else ()
+        lacking = sorted({*expected, *called_for} - judged)
+        if not unread and not lacking:
+            return
+        effects = []
+        if unread:
+            effects.append(f"{_listed(unread)} of each layer are never read")
+        if lacking:
+            effects.append(f"{_listed(lacking)} of each layer are missing, and filled at random")
+        likely = [name for name, table in TENSORS_OF_LAYERS.items() if set(table) == judged]
+        yield self.finding(
+            f"config.json says model_type {model_type}, but the layers are not those of one:"
+            f" {'; '.join(effects)}",
+            "take config.json from the model that was trained"
+            + (f" (the tensors are those of {' or '.join(likely)})" if likely else ""),
+            cases=[Case(f"{stack.prefix}.*.{name}") for name in (*unread, *lacking)],
+            count=len(unread) + len(lacking),
+        )
+
+    def _finding_on_quantization(self) -> Iterator[Finding]:
+        """The finding on a method of quantization of which the tensors show nothing, or the reverse."""
+        quantization = self.subject.config.get("quantization_config")
+        tensors = self.subject.tensors
+        if not quantization:
+            yield from self._finding_on_quantized_tensors_without_setting()
+            return
+        method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+        marks = MARKS_OF_QUANTIZED_TENSORS.get(method) if isinstance(method, str) else None
+        if marks is None or any(mark in name for name in tensors for mark in marks):
+            return
+        if any(tensor.dtype in QUANTIZED_DTYPES for tensor in tensors.values()):
+            return
+        dtype = next(iter(tensors.values())).dtype
+        yield self.finding(
+            f"config.json says that the weights are quantized by {method}, but they are plain {dtype}: loaders"
+            " quantize them again, or refuse them",
+            "delete quantization_config from config.json: it is the base's, and was left there when the weights were"
+            " merged",
+            evidence=[f"no tensor has {' or '.join(marks)} in its name"],
+        )
+
+    def _finding_on_quantized_tensors_without_setting(self) -> Iterator[Finding]:
+        """The finding on matrices of whole numbers or 8-bit floats, without a word in config.json."""
+        tensors = self.subject.tensors
+        quantized = [
+            name
+            for name, tensor in tensors.items()
+            if tensor.dtype in QUANTIZED_DTYPES and len(tensor.shape) > 1
+        ]
+        if not quantized:
+            return
+        has_scales = any(part in name for name in tensors for part in SCALES)
+        reason = "" if has_scales else ", and the file has no scales either"
+        yield self.finding(
+            f"{len(quantized):,} matrices are stored as {tensors[quantized[0]].dtype}, but config.json has no"
+            f" quantization_config{reason}: they are read as plain numbers",
+            "copy quantization_config from the program that quantized the weights"
+            if has_scales
+            else "save the weights again as bfloat16: without scales their sizes are lost",
+            cases=[Case(name) for name in quantized],
+            count=len(quantized),
+            total=len(tensors),
+        )
+
+
+def _listed(names: list[str]) -> str:
+    """Some names, and how many there are besides."""
+    more = f" and {len(names) - SHOWN_NAMES:,} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(names[:SHOWN_NAMES]) + more

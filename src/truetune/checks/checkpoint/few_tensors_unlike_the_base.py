@@ -1,0 +1,173 @@
+"""Some tensors have nothing in common with the base's, or are scaled, while the rest follow it.
+
+## What it does
+Compares samples of all tensors with the base's. It fires if most are close to it (a cosine of 0.9 and more) and some
+matrices or norms are not (below 0.3), or are far larger or smaller (1.6 or 0.4 times). These are left out: biases,
+tensors that are zero in the base, output heads (an adapter may bring its own), all matrices of some kinds (an adapter
+was merged into them), and matrices that have the base's values in another place
+(`matrices-swapped-permuted-or-transposed`).
+
+## Why it is bad
+Training moves all weights a little. A tensor that has nothing of the base's was drawn at random on loading because its
+name did not match, was overwritten by a conversion (norms that are stored around 0 instead of 1), or comes from another
+model. The model loads and writes garbage, or is a little worse than it should be.
+
+## Example
+```yaml
+llama: 2
+tensors:
+  model.layers.1.mlp.up_proj.weight: {seed: 7}
+base: {llama: 2}
+```
+
+## Use instead
+```yaml
+llama: 2
+tensors:
+  model.layers.1.mlp.up_proj.weight: {add: 0.001}
+base: {llama: 2}
+```
+
+## Fix safety
+There is no automatic fix. Take these tensors from the training's own checkpoint; the base's are a way back if they were
+never trained.
+
+## References
+- huggingface/transformers#27482, huggingface/peft#1381
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from truetune.checkpoint.compare_tensor_samples import SampledChange
+from truetune.checkpoint.find_input_embedding_and_output_head import HEAD_NAMES
+from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import are_adapter_targets
+from truetune.checks.checkpoint.matrices_swapped_permuted_or_transposed import (
+    MatricesSwappedPermutedOrTransposed,
+)
+from truetune.checks.checkpoint.merge_is_not_base_plus_adapter import MergeIsNotBasePlusAdapter
+from truetune.checks.checkpoint.part_of_base_merged_twice import PartOfBaseMergedTwice
+from truetune.checks.faults import Fault
+from truetune.checks.findings import Case, Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.rule import CheckpointRule
+
+EXPLAINING = (
+    MatricesSwappedPermutedOrTransposed,
+    PartOfBaseMergedTwice,
+    MergeIsNotBasePlusAdapter,
+)
+"""Rules that say more of such tensors"""
+MIN_COSINE_OF_TRAINED = 0.9
+"""To the base's tensor of the same name. Fine-tuned ones stay above (`find_displaced_weights`)"""
+MAX_COSINE_OF_FOREIGN = 0.3
+"""Random tensors have about 0, norms that were shifted by one 0.1 to 0.2, a matrix with a strong adapter 0.48"""
+MIN_SHARE_OF_TRAINED = 0.6
+"""Of the tensors. Chosen: where fewer are close, the base is another model's, or all was trained again"""
+MIN_DISTANCE_OF_SCALE = 0.6
+"""Of a tensor's size over the base's, from one. Chosen: fine-tuned tensors stay within some percent, and conversions
+that forget a factor are off by two and more"""
+MIN_VALUES = 16
+"""Fewer values may come to any cosine by chance. Chosen, not measured: 0.5 is two standard deviations at 16"""
+
+
+class FewTensorsUnlikeTheBase(CheckpointRule):
+    code = "CKP048"
+    fault = Fault.SAVED_WEIGHTS_ALTERED
+    symptoms = ("garbage-output",)
+    severity = "warning"
+    judges_changes = True
+    kind = "model"
+    compares = True
+
+    def unmet(self) -> Unmet | None:
+        unmet = super().unmet()
+        if unmet is not None:
+            return unmet
+        changes = self._comparable_changes()
+        if not changes:
+            return Unmet("no tensor can be compared with the base's")
+        if _share_of_trained(changes) < MIN_SHARE_OF_TRAINED:
+            return Unmet("most tensors are far from the base's: it may be another model's base")
+        return None
+
+    def measurement_if_clean(self) -> str:
+        """How many tensors were compared, and the least cosine."""
+        changes = self._comparable_changes()
+        least = min((change.cosine for change in changes.values()), default=1.0)
+        return f"{len(changes):,} tensors have a cosine of {least:.2f} and more to the base's"
+
+    def findings(self) -> Iterator[Finding]:
+        if self.subject.kind != "model" or self.subject.base is None:
+            return
+        changes = self._comparable_changes()
+        foreign = {
+            name: change
+            for name, change in changes.items()
+            if change.cosine < MAX_COSINE_OF_FOREIGN or _is_scaled(change)
+        }
+        if not foreign or _share_of_trained(changes) < MIN_SHARE_OF_TRAINED:
+            return
+        # A strong adapter changes all matrices of some kinds; norms have none.
+        is_adapter = are_adapter_targets(set(foreign), set(changes))
+        if is_adapter and not any("norm" in name for name in foreign):
+            return
+        if any(True for rule in EXPLAINING for _ in rule(self.subject).findings()):
+            return
+        name, change = min(foreign.items(), key=lambda item: item[1].cosine)
+        meaning = (
+            "are at another scale than" if _is_scaled(change) else "have nothing in common with"
+        )
+        yield self.finding(
+            f"{len(foreign):,} of {len(changes):,} tensors {meaning} the base's, while the rest follow it:"
+            f" {name}: {_describe(change)}",
+            "take these tensors from the checkpoint that the training wrote, and look for their names in the warnings"
+            " of loading and conversion (newly initialized)",
+            cases=[Case(f"{name}: {_describe(change)}") for name, change in foreign.items()],
+            count=len(foreign),
+            total=len(changes),
+        )
+
+    def _comparable_changes(self) -> dict[str, SampledChange]:
+        """The changes of the tensors that can be told: no biases or heads, and none that is zero in the base."""
+        return {
+            name: change
+            for name, change in self.subject.sampled_changes_from_base.items()
+            if not name.endswith("bias")
+            and not name.endswith(HEAD_NAMES)
+            and change.seen >= MIN_VALUES
+            and not (change.cosine == change.along_base == 0)
+        }
+
+
+def _distance_of_scale(change: SampledChange) -> float:
+    """How far the size of a tensor, over that of the base's, is from the cosine, up or down.
+
+    From |a - b|^2 = |a|^2 - 2 cos |a||b| + |b|^2, which has two roots."""
+    cosine = change.cosine
+    return math.sqrt(max(0.0, cosine * cosine - 1 + change.change * change.change))
+
+
+def _is_scaled(change: SampledChange) -> bool:
+    """Is it the base's tensor times a number that no training gives?"""
+    is_alike = change.cosine >= MIN_COSINE_OF_TRAINED
+    return is_alike and _distance_of_scale(change) >= MIN_DISTANCE_OF_SCALE
+
+
+def _describe(change: SampledChange) -> str:
+    """What a tensor has of the base's."""
+    if not _is_scaled(change):
+        return f"cosine {change.cosine:.2f} to the base's"
+    distance = _distance_of_scale(change)
+    larger, smaller = change.cosine + distance, change.cosine - distance
+    # A size is never negative.
+    either = f"{smaller:.2g} or {larger:.2g}" if smaller > 0 else f"{larger:.2g}"
+    return f"the base's, {either} times as large"
+
+
+def _share_of_trained(changes: Mapping[str, SampledChange]) -> float:
+    """The share of the tensors that are as close to the base's as trained ones are."""
+    close = sum(change.cosine >= MIN_COSINE_OF_TRAINED for change in changes.values())
+    return close / max(1, len(changes))
