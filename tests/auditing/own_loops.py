@@ -132,6 +132,52 @@ def loss_outside() -> Any:
     return model
 
 
+def _trained_by(loss_of: Any, *, masked: bool = True) -> Any:
+    """A loop that hands the logits and the batch to a function that computes its loss."""
+    model = tiny.model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for batch in batches(masked=masked):
+        logits = model(batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+        # In one list, so that no variable of the loop holds the labels.
+        loss = loss_of([logits, batch.pop("labels")])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        print(round(loss.item(), 6))
+    return model
+
+
+def shifted_outside() -> Any:
+    """As the model would."""
+    return _trained_by(
+        lambda given: torch.nn.functional.cross_entropy(
+            given[0][:, :-1].flatten(0, 1), given[1][:, 1:].flatten()
+        )
+    )
+
+
+def unshifted_outside() -> Any:
+    """Each position is taught the token that it reads."""
+    return _trained_by(
+        lambda given: torch.nn.functional.cross_entropy(given[0].flatten(0, 1), given[1].flatten())
+    )
+
+
+def distilled_outside() -> Any:
+    """The distributions of another model are taught, and no tokens."""
+    torch.manual_seed(1)
+    teacher = torch.nn.Linear(1, tiny.model().config.vocab_size)
+
+    def divergence(given: Any) -> Any:
+        logits, labels = given
+        wanted = teacher(labels[..., None].float()).log_softmax(-1).detach()
+        return torch.nn.functional.kl_div(
+            logits.log_softmax(-1), wanted, log_target=True, reduction="batchmean"
+        )
+
+    return _trained_by(divergence)
+
+
 def accumulated() -> Any:
     """With two micro-batches a step, workers, and an evaluation before each epoch."""
     model = tiny.model()
@@ -225,6 +271,9 @@ KINDS: dict[str, Callable[[], Any]] = {
         everything,
         masked_in_the_loop,
         loss_outside,
+        shifted_outside,
+        unshifted_outside,
+        distilled_outside,
         accumulated,
         cleared_at_each_batch,
         short,

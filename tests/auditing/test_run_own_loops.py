@@ -97,7 +97,24 @@ def test_what_the_loop_masks_itself_is_judged_and_what_it_does_not(tmp_path: Pat
 def test_labels_that_the_model_is_not_given_are_found_in_the_loop(tmp_path: Path) -> None:
     audited = Audited("loss_outside", tmp_path)
     assert "prompt-supervised" in audited.rules
-    assert audited.report["audit"]["laws"] == {}
+    # Read from the loop's own backward pass: its loss can't be called for the others.
+    assert set(audited.report["audit"]["laws"]) == {"loss-targets"}
+
+
+def test_what_an_own_loss_teaches_is_read_from_its_gradient(tmp_path: Path) -> None:
+    """No variable holds the labels."""
+    sound = Audited("shifted_outside", tmp_path)
+    assert sound.rules == set()
+    assert sound.report["audit"]["label_columns"] == "labels come from: reasons 100.0 %"
+    assert sound.done.stdout == printed_without_audit("shifted_outside")
+    assert Audited("unshifted_outside", tmp_path).rules == {"loss-target-is-not-next-token"}
+
+
+def test_a_loss_on_whole_distributions_teaches_no_token(tmp_path: Path) -> None:
+    audited = Audited("distilled_outside", tmp_path)
+    assert audited.rules == set()
+    assert "computes its loss outside of the model" in json.dumps(audited.report)
+    assert audited.done.stdout == printed_without_audit("distilled_outside")
 
 
 @pytest.mark.parametrize("kind", ["short", "constant"])

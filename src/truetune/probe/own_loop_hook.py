@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from truetune.probe.live_objects import AliveObjects
     from truetune.probe.orders_from_launcher_to_hook import HookOrders
     from truetune.probe.run_record import Record
+    from truetune.probe.tokens_taught_by_own_loss import TaughtTokens
 
 # Modules whose own loops are not for this hook: a Trainer's `on_train_begin` is, and TRL's others sample as they go.
 TRAINER_MODULES = ("transformers.trainer", "trl.")
@@ -79,6 +80,8 @@ class OwnLoop:
         self._watch: Any = None
         """torch's handle of the hook behind forward passes"""
         self._batches: list[dict[str, Any]] = []
+        self._taught: dict[int, TaughtTokens] = {}
+        """What the backward pass of a batch taught, by the batch's number"""
         self._taken = LoopSteps()
         self.optimizer_of_trainer: weakref.ref[Any] | None = None
         """The optimizer that a trainer stepped last; no loop of the user's own steps it"""
@@ -145,7 +148,7 @@ class OwnLoop:
 
         def after_forward(module: Any, args: Any, kwargs: Any, output: Any) -> None:
             if module is watched and not self.over:
-                note(args, kwargs)
+                note(args, kwargs, output)
 
         try:
             return register_module_forward_hook(after_forward, with_kwargs=True)
@@ -170,7 +173,7 @@ class OwnLoop:
         return weight.register_hook(before_accumulation)
 
     def _copy_tensors_of_forward_pass(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
     ) -> None:
         """Note one forward pass: keep its tensors, copied, as a loop may change them in place afterwards."""
         import torch
@@ -190,7 +193,38 @@ class OwnLoop:
             for name, value in arguments.items()
             if isinstance(value, torch.Tensor)
         }
+        self._listen_to_logits(output, len(self._batches))
         self._batches.append(kept)
+
+    def _listen_to_logits(self, output: Any, number: int) -> None:
+        """Read from the gradient at the logits of this batch which tokens are taught, once it is made.
+
+        As with weights, nothing can fail in the hook, and it changes no gradient.
+        """
+        logits = getattr(output, "logits", None)
+        if logits is None or getattr(output, "loss", None) is not None:
+            return  # the model computes the loss itself, from its labels
+        if logits.ndim != 3 or not logits.requires_grad:
+            return
+        seconds = float(Limits.of(self.orders).step)
+
+        def before_accumulation(gradient: Any) -> None:
+            if not self.over:
+                run_contained(
+                    self._note_taught_tokens,
+                    number,
+                    gradient,
+                    on_failure=self.abandon_audit,
+                    seconds=seconds,
+                )
+
+        logits.register_hook(before_accumulation)
+
+    def _note_taught_tokens(self, number: int, gradient: Any) -> None:
+        """Note what the backward pass of a batch teaches. A batch without it is judged by what else is known."""
+        from truetune.probe.tokens_taught_by_own_loss import read_taught_tokens
+
+        self._taught[number] = read_taught_tokens(gradient.detach())
 
     def _audit(self) -> str:
         """Audit the loop in a copy of this process, or here where none can be made: GO or STOP."""
@@ -211,7 +245,12 @@ class OwnLoop:
         from truetune.probe.live_objects import AliveObjects
 
         run = LoopRun(
-            self._model, self._batches, self._taken, AliveObjects.collect(), in_place=in_place
+            self._model,
+            self._batches,
+            self._taught,
+            self._taken,
+            AliveObjects.collect(),
+            in_place=in_place,
         )
         # Before a copy is made: in the copy, too, the laws compute gradients.
         self._end_watching()
@@ -233,7 +272,7 @@ class OwnLoop:
         # First forgotten and then removed: where removing fails, nothing is watched all the same.
         watch, self._watch = self._watch, None
         taken = self._taken
-        self._model, self._batches, self._taken = None, [], LoopSteps()
+        self._model, self._batches, self._taught, self._taken = None, [], {}, LoopSteps()
         taken.between.stop()
         if watch is not None:
             watch.remove()
@@ -246,18 +285,18 @@ class LoopRun:
         self,
         model: Any,
         batches: list[dict[str, Any]],
+        taught: Mapping[int, TaughtTokens],
         steps: LoopSteps,
         alive: AliveObjects,
         *,
         in_place: bool,
     ) -> None:
-        self.model, self.batches, self.steps, self.alive, self.in_place = (
-            model,
-            batches,
-            steps,
-            alive,
-            in_place,
-        )
+        self.model = model
+        self.batches = batches
+        self.taught = taught
+        self.steps = steps
+        self.alive = alive
+        self.in_place = in_place
         self.run_process_count = _environment_variable_as_number("WORLD_SIZE", 1)
         self.rank = _environment_variable_as_number("RANK", 0)
 
@@ -275,6 +314,7 @@ class LoopRun:
             folder,
             self.model,
             self.batches,
+            self.taught,
             self.steps,
             self.alive,
             laws=laws,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -41,6 +42,11 @@ from truetune.probe.record_run_ready_to_train import (
     unwrap_model,
 )
 from truetune.probe.run_record import Record
+from truetune.probe.tokens_taught_by_own_loss import (
+    TaughtTokens,
+    labels_taught,
+    outcome_of_loss_targets,
+)
 
 NO_LABELS = (
     "the loop computes its loss outside of the model, and none of its variables holds labels that"
@@ -54,6 +60,7 @@ def observe_loop(
     folder: Path,
     model: Any,
     batches: Sequence[Mapping[str, Any]],
+    taught: Mapping[int, TaughtTokens],
     steps: LoopSteps,
     alive: AliveObjects,
     *,
@@ -67,6 +74,7 @@ def observe_loop(
 
     Args:
         batches: the tensors of each forward pass by the names of its arguments, (rows, tokens) each.
+        taught: what the loop's own loss taught, by the number of the batch; empty where the model computes the loss.
         steps: those that optimizers took on the model's weights.
         alive: what the loop may work with: its tokenizer and rows are told by the model and the batches.
         laws: quick, all, none or names.
@@ -79,6 +87,9 @@ def observe_loop(
     vocabulary = facts["embedding_rows"]
     tokenizer = alive.tokenizer_for(model, vocabulary)
     named, own_loss = _named_batches_and_computes_own_loss(batches, vocabulary, read_variables)
+    by_gradient = _batches_with_taught_labels(batches, taught, vocabulary) if own_loss else []
+    if by_gradient:
+        named = [batch.named for batch in by_gradient]
     peeked = [PeekedBatch(None, [], batch.inputs, batch) for batch in named]
     source_data = _live_rows_in_batches(peeked, tokenizer, alive.rows)
     seen = ObservedData(peeked, collate=None, dataset=source_data)
@@ -94,8 +105,16 @@ def observe_loop(
     if not peeked:
         record.facts["lost"] = NO_LABELS if own_loss else NO_IDS
         record.facts["notes"].append(record.facts["lost"])
+    if by_gradient:
+        record.facts["laws"] = {
+            "loss-targets": outcome_of_loss_targets(
+                [batch.named.inputs[IDS] for batch in by_gradient],
+                [batch.taught for batch in by_gradient],
+                tokenizer,
+            )
+        }
     keep(record)
-    # A loss that the loop computes itself is not known here, so no law can be tested on it.
+    # A loss that the loop computes itself can't be called here, so no other law can be tested on it.
     names = () if own_loss else law_names(laws)
     if peeked and names and rank == 0:
         outcomes = record.facts["laws"] = {}
@@ -118,6 +137,30 @@ def _named_batches_and_computes_own_loss(
     if own_loss:
         named = list(_with_labels_of_variables(named[-1])) if read_variables else []
     return named, own_loss
+
+
+@dataclass(frozen=True)
+class _TaughtBatch:
+    """A batch whose labels were read from the loop's own backward pass."""
+
+    named: NamedBatch
+    taught: TaughtTokens
+
+
+def _batches_with_taught_labels(
+    batches: Sequence[Mapping[str, Any]], taught: Mapping[int, TaughtTokens], vocabulary: int | None
+) -> list[_TaughtBatch]:
+    """The batches with the labels that the loop's own loss teaches; those of which it can't be told are left out."""
+    found = []
+    for number, tokens in sorted(taught.items()):
+        named = name_batch(batches[number], None, vocabulary)
+        ids = named.inputs.get(IDS)
+        if ids is None or ids.shape != tokens.token.shape:
+            continue
+        labels = labels_taught(ids, tokens)
+        if labels is not None:
+            found.append(_TaughtBatch(NamedBatch({**named.inputs, LABELS: labels.labels}), tokens))
+    return found
 
 
 def _live_rows_in_batches(peeked: list[PeekedBatch], tokenizer: Any, alive: Sequence[Any]) -> Any:
