@@ -116,6 +116,10 @@ class TemplateInsideTemplate(RowTextRule):
         # The control tokens of the stand-in tokenizer of bytes are nobody's.
         control = () if setup.are_tokens_single_bytes else setup.tokenizer.control
         self.own = {str(backend.id_to_token(id)) for id in control} | setup.tokens_added
+        # A token that somebody added for the task, and that the template never writes, marks a part of the answer.
+        written = "\n".join(setup.tokenizer.templates.values())
+        added = [token.content for token in backend.get_added_tokens_decoder().values()]
+        self.own |= {content for content in added if content not in written}
         self.chats = self.completions = 0
         self.faulty_completions = 0
         self.own_sentences = own_sentences_of_template(setup.probes)

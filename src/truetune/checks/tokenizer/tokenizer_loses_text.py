@@ -3,7 +3,8 @@
 ## What it does
 Encodes and decodes short texts (capitals, white space, line breaks, accents, digits, code, other scripts) and reports
 those that come back changed. It judges only vocabularies that have a token for each byte, which lose nothing by design.
-It is an error, or a warning if only other scripts, full-width characters or emoji change.
+It is an error, or a warning if only other scripts, full-width characters or emoji change. The answers of the rows are
+tried as well, where some come back changed: added tokens that strip white space lose the indentation of code.
 
 ## Why it is bad
 What is lost before the model sees it can be neither learned nor generated: a tokenizer that lowercases never writes a
@@ -31,13 +32,16 @@ Restore tokenizer.json as it was published. A model that was trained with this o
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
-from truetune.checks.rule import DataRule
+from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.conversation import Conversation
+from truetune.encoding.batch import Batch
 
 BYTE_TOKENS = (("\u010a", "\u0120", "A"), ("<0x0A>", "<0x20>", "<0x41>"))
 """A line break, a blank and a letter, as byte-level vocabularies and those that fall back to bytes write them"""
@@ -57,6 +61,13 @@ PROBE_TEXTS = {
     # Normal form KC writes all of these otherwise: in Chinese and Japanese, the usual comma and question mark.
     "full-width characters": "价格：５０元，是吗？ ½ ① ﬁ",
 }
+# Answers that are tried. Chosen, not measured: a tokenizer that loses something of rows loses it in most of them.
+MAX_ANSWERS = 300
+# Of the tried answers. Fewer hold an odd character that a normalizer is there for.
+MIN_CHANGED_ANSWERS = 3
+MIN_CHANGED_SHARE = 0.02
+SHOWN_AROUND = 12
+"""Characters that are shown before and behind the first difference"""
 OTHER_SCRIPTS = ("Chinese", "Arabic", "an emoji", "full-width characters")
 
 
@@ -67,6 +78,33 @@ class TokenizerLosesText(DataRule):
     severity = "error"
     judges_saved_file = True
     judges_without_rows = True
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.answers = self.changed_answers = 0
+        self.cases: list[Case] = []
+
+    def add_batch(self, batch: Batch) -> None:
+        """Encode and decode the first answers of the rows."""
+        if self.setup.are_tokens_single_bytes:
+            return
+        for row in batch.rows:
+            for answer in _answers_of_row(row):
+                if self.answers == MAX_ANSWERS:
+                    return
+                self.answers += 1
+                self._try_answer(answer, row)
+
+    def _try_answer(self, answer: str, row: Conversation) -> None:
+        """Note an answer that comes back changed."""
+        # Normal form C is what many tokenizers apply; it looks the same.
+        wanted = unicodedata.normalize("NFC", answer)
+        decoded = unicodedata.normalize("NFC", self._encode_and_decode(answer))
+        if is_same_text(wanted, decoded):
+            return
+        self.changed_answers += 1
+        if len(self.cases) < MAX_CASES:
+            self.cases.append(Case(_describe_first_difference(wanted, decoded), origin=row.origin))
 
     def unmet(self) -> Unmet | None:
         """Unmet where the tokenizer is not available, or its vocabulary does not spell every text."""
@@ -89,6 +127,7 @@ class TokenizerLosesText(DataRule):
             if not is_same_text(text, decoded := self._encode_and_decode(text))
         }
         if not changed:
+            yield from self._findings_on_answers()
             return
         kind, (text, decoded) = next(iter(changed.items()))
         # A vocabulary of one language may lack other scripts; one that loses Latin letters is broken.
@@ -107,6 +146,31 @@ class TokenizerLosesText(DataRule):
             total=len(PROBE_TEXTS),
         )
 
+    def _findings_on_answers(self) -> Iterator[Finding]:
+        """The finding on answers of the rows that come back changed, though the short texts do not."""
+        least = max(MIN_CHANGED_ANSWERS, MIN_CHANGED_SHARE * self.answers)
+        if self.changed_answers < least:
+            return
+        stripping = [
+            token.content
+            for token in self.tokenizer.backend.get_added_tokens_decoder().values()
+            if token.lstrip or token.rstrip
+        ]
+        yield self.finding(
+            f"{self.changed_answers} of {self.answers} answers come back changed when they are encoded and decoded, so"
+            " the model never learns what is lost",
+            "set lstrip and rstrip of these added tokens to false, and tokenize the rows again"
+            if stripping
+            else "restore tokenizer.json as it was published, and tokenize the rows again",
+            severity="warning",
+            evidence=[f"added tokens that strip white space: {', '.join(stripping[:MAX_CASES])}"]
+            if stripping
+            else [],
+            cases=self.cases,
+            count=self.changed_answers,
+            total=self.answers,
+        )
+
     def _has_token_for_each_byte(self) -> bool:
         """Can the vocabulary spell every text? BERT's and T5's lose capitals or line breaks by design."""
         known = self.tokenizer.backend.token_to_id
@@ -120,3 +184,23 @@ class TokenizerLosesText(DataRule):
 def is_same_text(text: str, decoded: str) -> bool:
     """Is a text the same after encoding and decoding? A blank that SentencePiece puts in front is no loss."""
     return decoded in (text, f" {text}")
+
+
+def _answers_of_row(row: Conversation) -> Iterator[str]:
+    """The answers of a row that are text."""
+    for message in row.messages:
+        content = message.get("content")
+        if message.get("role") == "assistant" and isinstance(content, str):
+            yield content
+    if isinstance(row.completion, str):
+        yield row.completion
+
+
+def _describe_first_difference(text: str, decoded: str) -> str:
+    """Both texts around the first character that differs."""
+    at = next(
+        (place for place, (a, b) in enumerate(zip(text, decoded, strict=False)) if a != b),
+        min(len(text), len(decoded)),
+    )
+    begin, end = max(0, at - SHOWN_AROUND), at + SHOWN_AROUND
+    return f"{text[begin:end]!r} becomes {decoded[begin:end]!r}"
