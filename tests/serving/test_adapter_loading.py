@@ -11,17 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.serving.adapter_variants import AdapterVariant, HfModule, adapter_variants
 from truetune.checkpoint.engine_adapter_loaders.predict_adapter_loading import (
     PredictedLoading,
     predict_adapter_loading,
 )
 from truetune.checkpoint.engine_adapter_loaders.read_engine_loaders import (
-    ENGINES,
     EngineLoader,
-    known_releases,
     read_engine_loader,
 )
 from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
@@ -39,7 +35,10 @@ def recorded_cases(engine: str) -> Iterator[Case]:
     """(architecture, adapter, what the real loader did) of each case."""
     modules = read_record("modules")
     for architecture, entry in read_record(engine)["architectures"].items():
-        own = [HfModule(pattern, kind, name, tuple(shape)) for pattern, kind, name, shape in modules[architecture]]
+        own = [
+            HfModule(pattern, kind, name, tuple(shape))
+            for pattern, kind, name, shape in modules[architecture]
+        ]
         for variant in adapter_variants(own):
             if variant.name in entry["outcomes"]:
                 yield architecture, variant, entry["outcomes"][variant.name]
@@ -50,7 +49,9 @@ def predict(loader: EngineLoader, architecture: str, variant: AdapterVariant) ->
         name: StoredTensor(name, "F32", shape, Path("adapter_model.safetensors"), 0, 0)
         for name, shape in variant.shapes.items()
     }
-    return predict_adapter_loading(loader, loader.architectures[architecture], tensors, variant.whole_config)
+    return predict_adapter_loading(
+        loader, loader.architectures[architecture], tensors, variant.whole_config
+    )
 
 
 def loader_of(engine: str, release: str) -> EngineLoader:
@@ -63,7 +64,10 @@ def served_engine_modules(predicted: PredictedLoading, packed: dict[str, list[st
     """The engine's modules that get a change: q, k and v are one where it packs them."""
     parents = {child: parent for parent, children in packed.items() for child in children}
     served = {fate.tensor.module for fate in predicted.with_effect("served")}
-    return {".".join([*module.split(".")[:-1], parents.get(leaf := module.split(".")[-1], leaf)]) for module in served}
+    return {
+        ".".join([*module.split(".")[:-1], parents.get(leaf := module.split(".")[-1], leaf)])
+        for module in served
+    }
 
 
 def test_vllm_does_what_is_predicted() -> None:
@@ -73,7 +77,11 @@ def test_vllm_does_what_is_predicted() -> None:
     for architecture, variant, outcome in recorded_cases("vllm"):
         count += 1
         predicted = predict(loader, architecture, variant)
-        expected: Any = "refused" if predicted.is_refused else len(served_engine_modules(predicted, packed[architecture]))
+        expected: Any = (
+            "refused"
+            if predicted.is_refused
+            else len(served_engine_modules(predicted, packed[architecture]))
+        )
         if expected != (outcome if outcome == "refused" else outcome[0]):
             wrong.append((architecture, variant.name, outcome, expected))
     assert not wrong, (len(wrong), count, wrong[:40])

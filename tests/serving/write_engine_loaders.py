@@ -1,9 +1,10 @@
 """Writes the tables of what engines' loaders do with adapters: `python -m tests.serving.write_engine_loaders SOURCES`.
 
 SOURCES is a folder with the engines' code: `vllm-0.32.0/vllm/...` and `sglang-0.5.23/sglang/...` (the wheels' files),
-`llama.cpp/` and, as files of one release, `ollama/` and `text-generation-inference/`. What is measured (modules, names,
-renames) comes from the records of the real loaders beside this file; what is read is named here by words of the line that
-says it, so that each fact gets its line number from the release itself and a fact whose line is gone stops the command.
+`llama.cpp/` and, as files of one release, `ollama/` and `text-generation-inference/`. What is measured (modules,
+names, renames) comes from the records of the real loaders beside this file; what is read is named here by words of the
+line that says it, so that each fact gets its line number from the release itself and a fact whose line is gone stops
+the command.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def main() -> None:
 def _write(name: str, table: dict[str, Any]) -> None:
     path = TABLES / f"{name}.json"
     path.write_text(json.dumps(table, indent=1) + "\n", "utf-8")
-    print(f"{path.name}: {len(table['releases'])} releases, {len(table['architectures'])} architectures")
+    print(
+        f"{path.name}: {len(table['releases'])} releases, {len(table['architectures'])} architectures"
+    )
 
 
 def _read_record(name: str) -> dict[str, Any]:
@@ -69,7 +72,9 @@ def _read_record(name: str) -> dict[str, Any]:
 def _releases(sources: Path, engine: str) -> list[str]:
     """The releases of an engine in the folder, the newest first."""
     found = [path.name.removeprefix(f"{engine}-") for path in sources.glob(f"{engine}-*")]
-    return sorted(found, key=lambda name: [int(part) for part in re.findall(r"\d+", name)], reverse=True)
+    return sorted(
+        found, key=lambda name: [int(part) for part in re.findall(r"\d+", name)], reverse=True
+    )
 
 
 # vLLM
@@ -95,9 +100,19 @@ def _plain(release: str) -> str:
 
 def _vllm_release(source: Source) -> dict[str, Any]:
     helper, utils = "vllm/lora/peft_helper.py", "vllm/lora/utils.py"
-    model = "vllm/lora/lora_model.py" if source.has("vllm/lora/lora_model.py", "class") else "vllm/lora/models.py"
-    manager = "vllm/lora/model_manager.py" if source.has("vllm/lora/model_manager.py", "class") else model
-    config = next(f"vllm/config{end}" for end in ("/lora.py", ".py") if source.has(f"vllm/config{end}", "max_lora_rank"))
+    model = (
+        "vllm/lora/lora_model.py"
+        if source.has("vllm/lora/lora_model.py", "class")
+        else "vllm/lora/models.py"
+    )
+    manager = (
+        "vllm/lora/model_manager.py" if source.has("vllm/lora/model_manager.py", "class") else model
+    )
+    config = next(
+        f"vllm/config{end}"
+        for end in ("/lora.py", ".py")
+        if source.has(f"vllm/config{end}", "max_lora_rank")
+    )
 
     def newer(setting: str, otherwise: str, refused: str = "refused") -> Fact:
         """A setting that later releases look at; earlier ones filter it out of adapter_config.json."""
@@ -120,14 +135,19 @@ def _vllm_release(source: Source) -> dict[str, Any]:
         "unknown_name": source.fact("refused", model, "unexpected_modules.append"),
         "unknown_place": source.fact("ignored", manager, "module.reset_lora(index)"),
         "rank_over_limit": source.fact("refused", helper, "is greater than max_lora_rank"),
-        "target_modules_pattern": source.fact("served", model, "safetensor key as a source of truth"),
+        "target_modules_pattern": source.fact(
+            "served", model, "safetensor key as a source of truth"
+        ),
     }
     # Before this release biases of factors were parsed as biases of modules, which was not followed further.
     if not source.has(utils, 'if parts[-1] == "bias"'):
         facts["lora_bias"] = newer("lora_bias", "refused")
     if source.has(utils, "def is_base_embed"):
         facts["base_copies"] = source.fact("ignored", utils, "def is_base_embed")
-    ranks = re.search(r"(?:Literal\[|possible_max_ranks = \()(\d[\d, ]+\d)[\])]", (source.folder / config).read_text("utf-8"))
+    ranks = re.search(
+        r"(?:Literal\[|possible_max_ranks = \()(\d[\d, ]+\d)[\])]",
+        (source.folder / config).read_text("utf-8"),
+    )
     assert ranks is not None
     release: dict[str, Any] = {"facts": facts, "ranks": [int(rank) for rank in ranks[1].split(",")]}
     if source.has(config, "enable_tower_connector_lora"):
@@ -135,7 +155,9 @@ def _vllm_release(source: Source) -> dict[str, Any]:
     return release
 
 
-def _vllm_architectures(record: dict[str, Any], folders: dict[str, Path]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _vllm_architectures(
+    record: dict[str, Any], folders: dict[str, Path]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """The architectures whose classes were tried, with the releases whose code for them is the same."""
     for name, entry in record["architectures"].items():
         file = entry["file"]
@@ -145,41 +167,87 @@ def _vllm_architectures(record: dict[str, Any], folders: dict[str, Path]) -> Ite
             for release, folder in folders.items()
             if release == MEASURED_VLLM
             # What transformers' own classes are called is not in the engine's code.
-            or (not file.endswith("transformers/__init__.py") and _class_signature(folder, file) == signature)
+            or (
+                not file.endswith("transformers/__init__.py")
+                and _class_signature(folder, file) == signature
+            )
         ]
-        architecture = {key: entry[key] for key in ("names", "regex", "substring", "prefix", "suffix") if entry.get(key)}
+        architecture = {
+            key: entry[key]
+            for key in ("names", "regex", "substring", "prefix", "suffix")
+            if entry.get(key)
+        }
         if not entry["takes_adapters"]:
             architecture["takes_adapters"] = False
         yield name, {"releases": same, "source": file, **architecture, "served": entry["served"]}
 
 
 def _class_signature(folder: Path, file: str) -> tuple[str, ...] | None:
-    """What a model's file says of its linear modules and of the names of its weights, with that of the files it imports."""
+    """What a model's file and those that it imports say of its linear modules and of the names of its weights."""
     path = folder / file
     if not path.is_file():
         return None
     tree = ast.parse(path.read_text("utf-8"))
     signature = _own_signature(tree)
+    # Without one of these, a mapper that stacks would rename q_proj to qkv_proj in adapters as well.
+    stacks = "orig_to_new_stacked" in path.read_text("utf-8")
+    worker = (folder / "vllm/lora/worker_manager.py").read_text("utf-8")
+    if stacks and not any(
+        words in worker for words in ("get_rename_mapper", "get_unstacked_mapper")
+    ):
+        return None
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module not in (None, "utils", "interfaces", "vision"):
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.level == 1
+            and node.module not in (None, "utils", "interfaces", "vision")
+        ):
             other = path.parent / f"{node.module}.py"
-            if other.is_file() and other.name not in ("utils.py", "interfaces.py", "interfaces_base.py"):
+            if other.is_file() and other.name not in (
+                "utils.py",
+                "interfaces.py",
+                "interfaces_base.py",
+            ):
                 signature |= _own_signature(ast.parse(other.read_text("utf-8")))
     return tuple(sorted(signature))
 
 
+HEADS = ("score", "classifier", "head")
+"""Names of heads that classify, which no adapter of these architectures has"""
+
+
+def _renames_of_mapper(value: ast.expr | None) -> set[str]:
+    """The renames of names that a WeightsMapper makes. The loader of adapters takes no others: it leaves out stacking,
+    and names that are dropped (`get_rename_mapper`)."""
+    if not isinstance(value, ast.Call):
+        return set()
+    renames = set()
+    for keyword in value.keywords:
+        if keyword.arg in (None, "orig_to_new_stacked") or not isinstance(keyword.value, ast.Dict):
+            continue
+        for old, new in zip(keyword.value.keys, keyword.value.values, strict=True):
+            if old is not None and not (isinstance(new, ast.Constant) and new.value is None):
+                renames.add(f"{keyword.arg}: {ast.unparse(old)} -> {ast.unparse(new)}")
+    return renames
+
+
 def _own_signature(tree: ast.Module) -> set[str]:
-    names = {"packed_modules_mapping", "hf_to_vllm_mapper", "embedding_modules", "lora_skip_prefixes"}
+    names = {"packed_modules_mapping", "embedding_modules", "lora_skip_prefixes"}
     signature = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
-                if isinstance(target, ast.Name) and target.id in names and node.value is not None:
+                if isinstance(target, ast.Name) and target.id == "hf_to_vllm_mapper":
+                    signature |= _renames_of_mapper(node.value)
+                elif isinstance(target, ast.Name) and target.id in names and node.value is not None:
                     signature.add(f"{target.id} = {ast.unparse(node.value)}")
                 elif isinstance(target, ast.Attribute) and isinstance(node.value, ast.Call):
                     call = ast.unparse(node.value.func)
-                    if call.endswith(("Linear", "LMHead", "Embedding")):
+                    if (
+                        call.endswith(("Linear", "LMHead", "ParallelEmbedding"))
+                        and target.attr not in HEADS
+                    ):
                         signature.add(f"{target.attr}: {call}")
     return signature
 
@@ -188,7 +256,7 @@ def _own_signature(tree: ast.Module) -> set[str]:
 
 
 def _llama_cpp_facts(source: Source) -> dict[str, Fact]:
-    convert, load = "convert_lora_to_gguf.py", "src/llama-adapter.cpp"
+    convert = "convert_lora_to_gguf.py"
     not_read = source.fact("ignored", convert, 'alpha: float = lparams["lora_alpha"]')
     return {
         "dora": source.fact("refused", convert, "Not a lora_A or lora_B tensor"),
@@ -203,7 +271,9 @@ def _llama_cpp_facts(source: Source) -> dict[str, Fact]:
         "activated_lora": source.fact("served", convert, "alora_invocation_tokens = lparams.get"),
         "whole_tensors": source.fact("refused", convert, "Not a lora_A or lora_B tensor"),
         "base_copies": source.fact("ignored", convert, 'if ".base_layer.weight" in name'),
-        "names_without_prefix": source.fact("served", convert, 'lora_tensor_name.replace("base_model.model."'),
+        "names_without_prefix": source.fact(
+            "served", convert, 'lora_tensor_name.replace("base_model.model."'
+        ),
         "unknown_name": source.fact("refused", "conversion/base.py", "Can not map tensor"),
         "target_modules_pattern": ["served", not_read[1]],
         "settings": not_read,
@@ -228,33 +298,74 @@ def _ollama_table(source: Source, llama_cpp: Path) -> dict[str, Any]:
     release, convert = "0.32.15", "convert/convert.go"
     facts = {
         name: source.fact(effect, convert, '"adapter.lora.alpha"')
-        for name, effect in (("rslora", "ignored"), ("alpha_pattern", "ignored"), ("rank_pattern", "served"),
-                             ("weight_changing_init", "ignored"), ("layer_replication", "ignored"), ("activated_lora", "ignored"),
-                             ("target_modules_pattern", "served"))
+        for name, effect in (
+            ("rslora", "ignored"),
+            ("alpha_pattern", "ignored"),
+            ("rank_pattern", "served"),
+            ("weight_changing_init", "ignored"),
+            ("layer_replication", "ignored"),
+            ("activated_lora", "ignored"),
+            ("target_modules_pattern", "served"),
+        )
     }
     unknown = source.fact("refused", "convert/convert_llama_adapter.go", '"base_model.model.", ""')
-    for name in ("dora", "bias", "lora_bias", "modules_to_save", "whole_tensors", "unknown_name", "base_copies"):
+    for name in (
+        "dora",
+        "bias",
+        "lora_bias",
+        "modules_to_save",
+        "whole_tensors",
+        "unknown_name",
+        "base_copies",
+    ):
         facts[name] = unknown
     facts["settings"] = source.fact("ignored", convert, '"adapter.lora.alpha"')
-    facts["names_without_prefix"] = source.fact("served", "convert/convert_llama_adapter.go", '"base_model.model.", ""')
+    facts["names_without_prefix"] = source.fact(
+        "served", "convert/convert_llama_adapter.go", '"base_model.model.", ""'
+    )
     layers = [f"model.layers.*.self_attn.{name}_proj" for name in "qkvo"]
     layers += [f"model.layers.*.mlp.{name}_proj" for name in ("gate", "up", "down")]
     # Mistral's models are of the architecture llama in a GGUF file.
-    served = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Gemma2ForCausalLM": "gemma2"}
+    served = {
+        "LlamaForCausalLM": "llama",
+        "MistralForCausalLM": "llama",
+        "Gemma2ForCausalLM": "gemma2",
+    }
     architectures: dict[str, Any] = {
-        name: {"releases": [release], "source": f"convert/convert_{kind}_adapter.go", "served": layers}
+        name: {
+            "releases": [release],
+            "source": f"convert/convert_{kind}_adapter.go",
+            "served": layers,
+        }
         for name, kind in served.items()
     }
     refused = source.fact("refused", convert, 'errors.New("unsupported architecture")')[1]
     for name in _read_record("llama_cpp")["architectures"]:
         # Others that a GGUF file calls llama are not known here, and so not judged.
         if name not in served and name not in LLAMA_IN_GGUF:
-            architectures[name] = {"releases": [release], "source": refused, "takes_adapters": False}
-    return {"repository": "ollama/ollama", "max_rank": None, "rank_flag": "", "releases": {release: {"facts": facts}}, "architectures": architectures}
+            architectures[name] = {
+                "releases": [release],
+                "source": refused,
+                "takes_adapters": False,
+            }
+    return {
+        "repository": "ollama/ollama",
+        "max_rank": None,
+        "rank_flag": "",
+        "releases": {release: {"facts": facts}},
+        "architectures": architectures,
+    }
 
 
-LLAMA_IN_GGUF = ("MixtralForCausalLM", "LlavaForConditionalGeneration", "Idefics3ForConditionalGeneration",
-    "SmolVLMForConditionalGeneration", "InternVLForConditionalGeneration", "Mistral3ForConditionalGeneration", "LlavaNextForConditionalGeneration")
+LLAMA_IN_GGUF = (
+    "MixtralForCausalLM",
+    "LlavaForConditionalGeneration",
+    "Idefics3ForConditionalGeneration",
+    "SmolVLMForConditionalGeneration",
+    "InternVLForConditionalGeneration",
+    "Mistral3ForConditionalGeneration",
+    "LlavaNextForConditionalGeneration",
+)
 """Architectures whose GGUF files may be called llama, too"""
 
 
@@ -268,19 +379,26 @@ def _sglang_table(sources: Path) -> dict[str, Any]:
         for name, entry in _sglang_architectures(sources / f"sglang-{release}"):
             known = architectures.setdefault(name, {"releases": [], **entry})
             # Another release that serves other modules is left out, and so not judged.
-            if {key: known[key] for key in entry if key != "source"} == {key: entry[key] for key in entry if key != "source"}:
+            if {key: known[key] for key in entry if key != "source"} == {
+                key: entry[key] for key in entry if key != "source"
+            }:
                 known["releases"].append(release)
     return {
         "repository": "sgl-project/sglang",
         "max_rank": None,
         "rank_flag": "--max-lora-rank",
-        "releases": {release: {"facts": _sglang_facts(Source(sources / f"sglang-{release}"))} for release in releases},
+        "releases": {
+            release: {"facts": _sglang_facts(Source(sources / f"sglang-{release}"))}
+            for release in releases
+        },
         "architectures": architectures,
     }
 
 
 def _sglang_facts(source: Source) -> dict[str, Fact]:
-    lora, manager, pool, utils = (f"sglang/srt/lora/{name}.py" for name in ("lora", "lora_manager", "mem_pool", "utils"))
+    lora, manager, pool, utils = (
+        f"sglang/srt/lora/{name}.py" for name in ("lora", "lora_manager", "mem_pool", "utils")
+    )
     scale = source.fact("ignored", lora, "self.scaling: float")
     return {
         "dora": source.fact("refused", manager, "if lora_config.use_dora"),
@@ -294,13 +412,22 @@ def _sglang_facts(source: Source) -> dict[str, Fact]:
         "whole_tensors": source.fact("ignored", lora, "is not in adapter's target_modules"),
         "base_copies": source.fact("ignored", lora, "is not in adapter's target_modules"),
         "names_without_prefix": source.fact("served", lora, "layer_id = get_layer_id(name)"),
-        "unknown_name": source.fact("ignored", pool, "skipped because they did not match any target module"),
+        "unknown_name": source.fact(
+            "ignored", pool, "skipped because they did not match any target module"
+        ),
         "query_without_value": source.fact("refused", lora, "torch.zeros_like(weights[v_name])"),
-        "target_modules_pattern": source.fact("refused", utils, "can be used as the string for target module"),
+        "target_modules_pattern": source.fact(
+            "refused", utils, "can be used as the string for target module"
+        ),
     }
 
 
-SGLANG_PARTS = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj"), "o_proj": ("o_proj",), "down_proj": ("down_proj",)}
+SGLANG_PARTS = {
+    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "gate_up_proj": ("gate_proj", "up_proj"),
+    "o_proj": ("o_proj",),
+    "down_proj": ("down_proj",),
+}
 
 
 def _sglang_architectures(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -309,14 +436,30 @@ def _sglang_architectures(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in _read_record("modules"):
         if name.endswith("ForConditionalGeneration"):
             continue
-        path = next((p for p in sorted(models.glob("*.py")) if re.search(rf"^class {name}\(", p.read_text("utf-8"), re.M)), None)
+        path = next(
+            (
+                p
+                for p in sorted(models.glob("*.py"))
+                if re.search(rf"^class {name}\(", p.read_text("utf-8"), re.M)
+            ),
+            None,
+        )
         if path is None:
             continue
         built = _sglang_linear_names(path)
         if not {"qkv_proj", "o_proj"} <= built or "experts" in built:
             continue
-        names = [part for parent, parts in SGLANG_PARTS.items() if parent in built for part in parts]
-        yield name, {"source": f"sglang/srt/models/{path.name}", "served": [f"**layers.*.**{part}" for part in names] + ["**lm_head", "**embed_tokens"]}
+        names = [
+            part for parent, parts in SGLANG_PARTS.items() if parent in built for part in parts
+        ]
+        yield (
+            name,
+            {
+                "source": f"sglang/srt/models/{path.name}",
+                "served": [f"**layers.*.**{part}" for part in names]
+                + ["**lm_head", "**embed_tokens"],
+            },
+        )
 
 
 def _sglang_linear_names(path: Path) -> set[str]:
@@ -324,7 +467,9 @@ def _sglang_linear_names(path: Path) -> set[str]:
     tree = ast.parse(path.read_text("utf-8"))
     trees = [tree]
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sglang.srt.models."):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            "sglang.srt.models."
+        ):
             other = path.parent / f"{(node.module or '').rpartition('.')[2]}.py"
             if other.is_file():
                 trees.append(ast.parse(other.read_text("utf-8")))
@@ -332,7 +477,9 @@ def _sglang_linear_names(path: Path) -> set[str]:
         node.targets[0].attr
         for one in trees
         for node in ast.walk(one)
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute) and isinstance(node.value, ast.Call)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Attribute)
+        and isinstance(node.value, ast.Call)
         and ast.unparse(node.value.func).endswith(("Linear", "MoE"))
     }
 
@@ -341,7 +488,11 @@ def _sglang_linear_names(path: Path) -> set[str]:
 
 
 def _tgi_table(source: Source) -> dict[str, Any]:
-    release, adapters, lookup = "3.3.7", "server/text_generation_server/adapters/lora.py", "server/text_generation_server/utils/adapter.py"
+    release, adapters, lookup = (
+        "3.3.7",
+        "server/text_generation_server/adapters/lora.py",
+        "server/text_generation_server/utils/adapter.py",
+    )
     not_found = source.fact("ignored", adapters, "lora_a_name not in adapter_weights")
     scale = source.fact("ignored", adapters, "scale = get_scaling_factor(")
     facts = {
@@ -359,8 +510,12 @@ def _tgi_table(source: Source) -> dict[str, Any]:
         "base_copies": not_found,
         "names_without_prefix": not_found,
         "unknown_name": not_found,
-        "target_modules_pattern": source.fact("served", adapters, "target_modules=hf_config.target_modules"),
-        "missing_layers": source.fact("ignored", adapters, "There is no LoRA weight for this layer type"),
+        "target_modules_pattern": source.fact(
+            "served", adapters, "target_modules=hf_config.target_modules"
+        ),
+        "missing_layers": source.fact(
+            "ignored", adapters, "There is no LoRA weight for this layer type"
+        ),
     }
     attention = [f"model.layers.*.self_attn.{name}_proj" for name in "qkvo"]
     gated = attention + [f"model.layers.*.mlp.{name}_proj" for name in ("gate", "up", "down")]
@@ -369,16 +524,24 @@ def _tgi_table(source: Source) -> dict[str, Any]:
         "MistralForCausalLM": ("flash_mistral_modeling.py", gated),
         "Qwen2ForCausalLM": ("flash_qwen2_modeling.py", gated),
         "Gemma2ForCausalLM": ("flash_gemma2_modeling.py", gated),
-        "Starcoder2ForCausalLM": ("flash_starcoder2_modeling.py", [*attention, "model.layers.*.mlp.c_fc", "model.layers.*.mlp.c_proj"]),
+        "Starcoder2ForCausalLM": (
+            "flash_starcoder2_modeling.py",
+            [*attention, "model.layers.*.mlp.c_fc", "model.layers.*.mlp.c_proj"],
+        ),
     }
     folder = "server/text_generation_server/models/custom_modeling"
     for file, _ in served.values():
         source.fact("served", f"{folder}/{file}", "TensorParallelMultiAdapterLinear")
     source.fact("served", lookup, 'f"model.layers.{i}.self_attn.{k}_proj"')
     return {
-        "repository": "huggingface/text-generation-inference", "max_rank": None, "rank_flag": "",
+        "repository": "huggingface/text-generation-inference",
+        "max_rank": None,
+        "rank_flag": "",
         "releases": {release: {"facts": facts}},
-        "architectures": {name: {"releases": [release], "source": f"{folder}/{file}", "served": modules} for name, (file, modules) in served.items()},
+        "architectures": {
+            name: {"releases": [release], "source": f"{folder}/{file}", "served": modules}
+            for name, (file, modules) in served.items()
+        },
     }
 
 

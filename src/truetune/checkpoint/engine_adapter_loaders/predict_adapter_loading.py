@@ -1,15 +1,15 @@
 """Predicts what an engine's loader makes of an adapter, from the headers of its file and from JSON files alone.
 
-Each tensor is followed as the loader follows it: its name is renamed, its module is looked up among those of the engine's
-class of models, and what is found is served, left out in silence, or refused. Properties of adapter_config.json (DoRA,
-rsLoRA, patterns, biases, rank) are looked up in the table. The trade-off: what the table does not know is `None`, and the
-adapter is then not judged, for a guess that it is served is worse than no answer.
+Each tensor is followed as the loader follows it: its name is changed, its module is looked up among those of the
+engine's class of models, and it is served, left out in silence, or refused. Properties of adapter_config.json (DoRA,
+rsLoRA, patterns, biases, rank) are looked up in the table. The trade-off: what the table does not know is `None`, and
+the adapter is then not judged, for a guess that it is served is worse than no answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +27,8 @@ from truetune.checkpoint.engine_adapter_loaders.read_engine_loaders import (
 )
 from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 
+TEXT_PREFIXES = ("model.language_model.", "language_model.model.", "language_model.", "model.")
+"""How classes and releases of transformers begin the names of the layers of text"""
 FACTORS = ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B")
 HARMLESS_INITS = ("gaussian", "eva", "orthogonal", "mica", "lora_ga")
 """Values of init_lora_weights that leave the weights of the base as they are; True and False do as well"""
@@ -123,12 +125,16 @@ class PredictedLoading:
 
     @property
     def is_refused(self) -> bool:
-        """Does the loader fail on this adapter?"""
+        """Does the loader fail on this adapter without further flags?"""
+        return self.is_refused_whatever_rank or self.is_rank_over_limit
+
+    @property
+    def is_refused_whatever_rank(self) -> bool:
+        """Does the loader fail on this adapter even with a flag for its rank?"""
         return (
             not self.architecture.takes_adapters
             or "refused" in self.properties.values()
             or bool(self.with_effect("refused"))
-            or self.is_rank_over_limit
         )
 
     @property
@@ -142,13 +148,37 @@ class PredictedLoading:
         return bool(self.fates) and not any(fate.effect in ("served", None) for fate in self.fates)
 
     @cached_property
+    def serving_names(self) -> tuple[str, str] | None:
+        """(beginning of the modules' names, the one under which the engine serves all); None where none does."""
+        tensors = {fate.tensor.tensor.name: fate.tensor.tensor for fate in self.fates}
+        for old in TEXT_PREFIXES:
+            beginning = PEFT_PREFIX + old
+            if not tensors or not all(name.startswith(beginning) for name in tensors):
+                continue
+            for new in TEXT_PREFIXES:
+                renamed = {
+                    name: replace(tensor, name=PEFT_PREFIX + new + name.removeprefix(beginning))
+                    for name, tensor in tensors.items()
+                }
+                other = predict_adapter_loading(
+                    self.loader, self.architecture, renamed, self.config, self.layers
+                )
+                if all(fate.effect == "served" for fate in other.fates):
+                    return old, new
+        return None
+
+    @cached_property
     def scale_differences(self) -> tuple[ScaleDifference, ...]:
         """The modules that are served at another scale, by the setting that the loader does not read."""
         return tuple(self._find_scale_differences())
 
     def _find_scale_differences(self) -> Iterator[ScaleDifference]:
         """What the loader's own scale makes of each served module, by setting."""
-        for name, setting in (("rslora", "use_rslora"), ("alpha_pattern", "alpha_pattern"), ("rank_pattern", "rank_pattern")):
+        for name, setting in (
+            ("rslora", "use_rslora"),
+            ("alpha_pattern", "alpha_pattern"),
+            ("rank_pattern", "rank_pattern"),
+        ):
             if not self.config.get(setting) or self.loader.effect(name) != "ignored":
                 continue
             # The other settings stay: each finding is about one setting alone.
@@ -157,7 +187,8 @@ class PredictedLoading:
                 (module, trained, served)
                 for module, rank in self._served_ranks().items()
                 if (trained := adapter_scale(self.config, module, rank)) is not None
-                and (served := adapter_scale(other, module, self._rank_of_scale(name, rank))) is not None
+                and (served := adapter_scale(other, module, self._rank_of_scale(name, rank)))
+                is not None
                 and trained != served
             ]
             if differing:

@@ -1,9 +1,9 @@
 """Reads the table of what each engine's release does with an adapter, and where its code says so.
 
-The table is data: one JSON file per engine beside this module. `python -m tests.serving.write_engine_loaders` writes it, from
-what the real loaders did with thousands of small adapters and from facts that were read in the engines' code, each with file
-and line. The trade-off: a release or an architecture that is not in the table is not judged, however near another one is,
-because engines change their loaders between minor releases without a word.
+The table is data: one JSON file per engine beside this module. `python -m tests.serving.write_engine_loaders` writes
+it, from what the real loaders did with some 3,000 small adapters and from facts that were read in the engines' code,
+each with file and line. The trade-off: a release or an architecture that is not in the table is not judged, however
+near another one is, because engines change their loaders between releases without a word.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class LoaderArchitecture:
 
     def effect_on_module(self, module: str) -> Effect | None:
         """What becomes of a module's tensors; None where no pattern has it."""
-        return next((effect for pattern, effect in self._patterns if pattern.fullmatch(module)), None)
+        return next(
+            (effect for pattern, effect in self._patterns if pattern.fullmatch(module)), None
+        )
 
     @cached_property
     def _patterns(self) -> list[tuple[re.Pattern[str], Effect]]:
@@ -144,7 +146,9 @@ def read_engine_loader(engine: str, release: str) -> EngineLoader | None:
 def _read_table(engine: str) -> Mapping[str, Any]:
     """The table of an engine, as it lies beside this module."""
     name = engine.replace(".", "_")
-    raw: Mapping[str, Any] = parse_json(files(__package__).joinpath(f"{name}.json").read_bytes(), RESULT)
+    raw: Mapping[str, Any] = parse_json(
+        files(__package__).joinpath(f"{name}.json").read_bytes(), RESULT
+    )
     return raw
 
 
