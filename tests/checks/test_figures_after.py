@@ -16,8 +16,7 @@ import pytest
 from tests.checks.pages import block, sections
 from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checks.judgement import Examined, Judgement
-from truetune.checks.rule import Rule
-from truetune.checks.rule import AdapterLoadingRule
+from truetune.checks.rule import AdapterLoadingRule, Rule
 from truetune.checks.rule_catalogue import all_rules, station_of_rule
 from truetune.checks.rule_runner import run_rule, run_rules
 from truetune.doctor.environment_record_types import Environment

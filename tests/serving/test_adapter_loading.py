@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.engine_loaders_page import PAGE, page
 from tests.serving.adapter_variants import AdapterVariant, HfModule, adapter_variants
 from truetune.checkpoint.engine_adapter_loaders.predict_adapter_loading import (
     PredictedLoading,
@@ -101,3 +102,23 @@ def test_llama_cpp_does_what_is_predicted() -> None:
             wrong.append((architecture, variant.name, outcome, expected))
     assert not wrong, (len(wrong), count, wrong[:40])
     assert count > 1500
+
+
+def test_facts_have_their_source_and_the_page_is_written_from_them() -> None:
+    assert PAGE.read_text("utf-8") == page(), "run `python -m tests.engine_loaders_page`"
+    for engine in ENGINES:
+        for release in known_releases(engine):
+            loader = loader_of(engine, release)
+            assert loader.architectures, (engine, release)
+            sources = [fact.source for fact in loader.facts.values()]
+            assert all(source.rpartition(":")[2].isdigit() for source in sources), (engine, release)
+
+
+def test_rslora_is_served_at_the_trained_scale() -> None:
+    # 8 / sqrt(4), and 8 / 4 without it: what vLLM 0.32.0 multiplied the factors by.
+    outcomes = {
+        (variant.name, outcome[1])
+        for _, variant, outcome in recorded_cases("vllm")
+        if variant.name in ("rsLoRA", "all linear modules of layers") and outcome != "refused"
+    }
+    assert outcomes == {("rsLoRA", 4.0), ("all linear modules of layers", 2.0)}

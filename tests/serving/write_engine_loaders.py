@@ -387,6 +387,7 @@ def _sglang_table(sources: Path) -> dict[str, Any]:
         "repository": "sgl-project/sglang",
         "max_rank": None,
         "rank_flag": "--max-lora-rank",
+        "partners": SGLANG_PARTNERS,
         "releases": {
             release: {"facts": _sglang_facts(Source(sources / f"sglang-{release}"))}
             for release in releases
@@ -395,9 +396,18 @@ def _sglang_table(sources: Path) -> dict[str, Any]:
     }
 
 
+SGLANG_PARTNERS = {
+    "q_proj": "v_proj",
+    "k_proj": "q_proj",
+    "v_proj": "q_proj",
+    "up_proj": "gate_proj",
+}
+"""Module -> the one that must be there for it to be stacked (`normalize_qkv_proj`, `normalize_gate_up_proj`)"""
+
+
 def _sglang_facts(source: Source) -> dict[str, Fact]:
-    lora, manager, pool, utils = (
-        f"sglang/srt/lora/{name}.py" for name in ("lora", "lora_manager", "mem_pool", "utils")
+    lora, manager, utils = (
+        f"sglang/srt/lora/{name}.py" for name in ("lora", "lora_manager", "utils")
     )
     scale = source.fact("ignored", lora, "self.scaling: float")
     return {
@@ -412,10 +422,8 @@ def _sglang_facts(source: Source) -> dict[str, Fact]:
         "whole_tensors": source.fact("ignored", lora, "is not in adapter's target_modules"),
         "base_copies": source.fact("ignored", lora, "is not in adapter's target_modules"),
         "names_without_prefix": source.fact("served", lora, "layer_id = get_layer_id(name)"),
-        "unknown_name": source.fact(
-            "ignored", pool, "skipped because they did not match any target module"
-        ),
-        "query_without_value": source.fact("refused", lora, "torch.zeros_like(weights[v_name])"),
+        "unknown_name": source.fact("refused", utils, "Cannot find target module name for"),
+        "missing_partner": source.fact("refused", lora, "torch.zeros_like(weights[v_name])"),
         "target_modules_pattern": source.fact(
             "refused", utils, "can be used as the string for target module"
         ),
@@ -456,8 +464,9 @@ def _sglang_architectures(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             name,
             {
                 "source": f"sglang/srt/models/{path.name}",
-                "served": [f"**layers.*.**{part}" for part in names]
-                + ["**lm_head", "**embed_tokens"],
+                "served": [f"**layers.*.**{part}" for part in names],
+                # Served where target_modules names them; how was not followed to the end.
+                "unknown": ["lm_head", "embed_tokens"],
             },
         )
 

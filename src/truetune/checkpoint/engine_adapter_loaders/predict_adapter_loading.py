@@ -229,8 +229,8 @@ def predict_adapter_loading(
         _fate_of_tensor(loader, architecture, parse_adapter_tensor(tensor))
         for tensor in tensors.values()
     ]
-    if loader.effect("query_without_value") == "refused":
-        fates = _refuse_queries_without_value(fates)
+    if loader.effect("missing_partner") == "refused":
+        fates = _refuse_modules_without_partner(fates, loader.partners)
     if loader.effect("missing_layers") == "ignored" and layers is not None:
         fates = _leave_out_kinds_that_miss_layers(fates, layers)
     return PredictedLoading(loader, architecture, config, tuple(fates), layers)
@@ -254,8 +254,8 @@ def _fate_of_tensor(
         return TensorFate(tensor, loader.effect("whole_tensors"), "whole_tensors")
     if effect is not None:
         return TensorFate(tensor, effect, "module")
-    if ".experts" in f".{module}":
-        return TensorFate(tensor, None, "experts")
+    if ".experts" in f".{module}" or module.rpartition(".")[2] in architecture.unknown:
+        return TensorFate(tensor, None, "not_known")
     if architecture.names and module.rpartition(".")[2] in architecture.names:
         return TensorFate(tensor, loader.effect("unknown_place"), "unknown_place")
     return TensorFate(tensor, loader.effect("unknown_name"), "unknown_name")
@@ -277,16 +277,18 @@ def _parts_before_factor(name: str) -> list[str]:
     return parts[:at]
 
 
-def _refuse_queries_without_value(fates: list[TensorFate]) -> list[TensorFate]:
-    """The fates under a loader that stacks q, k and v, and fails where there is a q and no v."""
+def _refuse_modules_without_partner(
+    fates: list[TensorFate], partners: Mapping[str, str]
+) -> list[TensorFate]:
+    """The fates under a loader that stacks modules (q, k and v), and fails where one of them is missing."""
     modules = {fate.tensor.module for fate in fates if fate.effect == "served"}
-    alone = {
-        module
-        for module in modules
-        if module.endswith("q_proj") and f"{module.removesuffix('q_proj')}v_proj" not in modules
-    }
+    alone = set()
+    for module in modules:
+        parent, _, leaf = module.rpartition(".")
+        if leaf in partners and f"{parent}.{partners[leaf]}" not in modules:
+            alone.add(module)
     return [
-        TensorFate(fate.tensor, "refused", "query_without_value")
+        TensorFate(fate.tensor, "refused", "missing_partner")
         if fate.tensor.module in alone
         else fate
         for fate in fates

@@ -64,6 +64,8 @@ class LoaderArchitecture:
     names: frozenset[str]
     """Last parts of names that the loader knows; empty: it does not look at them"""
     renames: tuple[Rename, ...]
+    unknown: frozenset[str]
+    """Last parts of names that it may serve: what becomes of them is not known"""
     source: str
     """Class or file of the engine that has the architecture"""
 
@@ -94,6 +96,8 @@ class EngineLoader:
     """The values that the flag takes; empty: any"""
     other_parts_flag: str
     """The flag that makes it serve the vision or audio part; empty: none"""
+    partners: Mapping[str, str]
+    """Module that a loader stacks -> the one without which it fails (`missing_partner`)"""
     architectures: Mapping[str, LoaderArchitecture]
 
     def effect(self, name: str) -> Effect | None:
@@ -138,6 +142,7 @@ def read_engine_loader(engine: str, release: str) -> EngineLoader | None:
         rank_flag=table["rank_flag"],
         ranks=tuple(raw.get("ranks", ())),
         other_parts_flag=raw.get("other_parts_flag", ""),
+        partners=table.get("partners", {}),
         architectures=architectures,
     )
 
@@ -165,6 +170,7 @@ def _make_architecture(name: str, entry: Mapping[str, Any]) -> LoaderArchitectur
         renames=tuple(
             Rename(kind, old, new) for kind in _RENAMES for old, new in entry.get(kind, ())
         ),
+        unknown=frozenset(entry.get("unknown", ())),
         source=entry["source"],
     )
 

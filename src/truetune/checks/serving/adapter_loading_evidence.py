@@ -20,7 +20,7 @@ WHY: dict[str, str] = {
     "base_copies": "it is a copy of a tensor of the base",
     "missing_layers": "not each layer has one of this kind",
     "names_without_prefix": "its name does not begin with base_model.model.",
-    "query_without_value": "it stacks q, k and v, and there is no v_proj",
+    "missing_partner": "it is stacked with a module that the adapter does not have",
     "module": "the engine cannot place it",
 }
 """Reason of a fate -> in words"""
