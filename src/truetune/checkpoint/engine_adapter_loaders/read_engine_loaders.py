@@ -22,7 +22,8 @@ from truetune.parsing.parse_json_within_limits import parse_json
 Effect = Literal["served", "ignored", "refused"]
 """What a loader does with a part of an adapter: takes it as it was trained, leaves it out in silence, or fails"""
 ENGINES = ("vllm", "sglang", "llama.cpp", "ollama", "tgi")
-_RENAMES = ("regex", "substring", "prefix", "suffix")
+RenameKind = Literal["regex", "substring", "prefix", "suffix"]
+_RENAMES: tuple[RenameKind, ...] = ("regex", "substring", "prefix", "suffix")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class LoaderFact:
 class Rename:
     """One step by which a loader renames tensors before it looks them up."""
 
-    kind: Literal["regex", "substring", "prefix", "suffix"]
+    kind: RenameKind
     old: str
     new: str
 
