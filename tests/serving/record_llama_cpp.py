@@ -15,6 +15,7 @@ import runpy
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import gguf
 import torch
@@ -34,7 +35,7 @@ def main() -> None:
     torch.manual_seed(0)
     sys.path.insert(0, str(folder))
     files: dict[str, str] = importlib.import_module("conversion").TEXT_MODEL_MAP
-    architectures = {}
+    architectures: dict[str, dict[str, Any]] = {}
     for name, rows in json.loads((RECORDS / "modules.json").read_text("utf-8")).items():
         modules = [HfModule(pattern, kind, one, tuple(size)) for pattern, kind, one, size in rows]
         outcomes = {
