@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
+from truetune.cli.merge_export_movement_commands import export
 from truetune.cli.serve_check_command import serve_check
 from truetune.errors import UsageError
 from truetune.serving.predict_adapter_service import predict_adapter_service
@@ -135,3 +136,27 @@ def test_usage(tmp_path: Path) -> None:
         assert isinstance(result.exception, UsageError)
     with pytest.raises(UsageError, match="folder of an adapter"):
         predict_adapter_service(write_base(tmp_path / "base", "X"), "vllm", "0.32.0")
+
+
+def test_export_renames_a_copy(tmp_path: Path) -> None:
+    base = write_base(tmp_path / "base", "Gemma3ForConditionalGeneration")
+    adapter = write_adapter(tmp_path / "adapter")
+    before = (adapter / "adapter_model.safetensors").read_bytes()
+    arguments = [str(adapter), "--for", "vllm", "--engine-version", "0.32.0", "--base", str(base)]
+    new = tmp_path / "renamed"
+    made = CliRunner().invoke(export, [*arguments, "-o", str(new)], standalone_mode=False)
+    assert made.return_value == 0, made.output
+    assert codes(new, base, "vllm", "0.32.0") == []
+    assert (adapter / "adapter_model.safetensors").read_bytes() == before
+    renamed = load_file(new / "adapter_model.safetensors")
+    first = "base_model.model.model.language_model.layers.0.self_attn.q_proj.lora_A.weight"
+    assert first in renamed
+    assert len(renamed) == 8
+    # What is served as it is, is not copied; neither is anything written over.
+    for name, out, words in ((new, "again", "nothing to rename"), (adapter, "renamed", "already")):
+        arguments[0] = str(name)
+        out_arguments = ["-o", str(tmp_path / out)]
+        result = CliRunner().invoke(export, [*arguments, *out_arguments], standalone_mode=False)
+        assert isinstance(result.exception, UsageError)
+        assert words in str(result.exception)
+    assert not (tmp_path / "again").exists()

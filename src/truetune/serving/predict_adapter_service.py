@@ -87,6 +87,15 @@ def predict_adapter_service(
     )
 
 
+def predict_loading_or_raise(adapter: Checkpoint, engine: str, release: str) -> PredictedLoading:
+    """What a release of an engine makes of an adapter. Raises UsageError where that is not known."""
+    loader = read_engine_loader(engine, release)
+    missing = _why_not_judged(adapter, loader, engine, release)
+    if missing is not None or loader is None:
+        raise UsageError(f"{adapter.folder}: {missing}")
+    return _predict(adapter, loader)
+
+
 def _why_not_judged(
     adapter: Checkpoint, loader: EngineLoader | None, engine: str, release: str
 ) -> NotJudged | None:

@@ -33,7 +33,7 @@ tensors:
 ```
 
 ## Fix safety
-Renaming the tensors changes no value. Try it on a copy, and compare with `truetune serve-check --endpoint`.
+Renaming the tensors changes no value: `truetune export --for` writes a copy and compares it byte for byte.
 
 ## References
 
@@ -45,6 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checkpoint.adapter_tensor_names import PEFT_PREFIX
+from truetune.checkpoint.engine_adapter_loaders.predict_adapter_loading import PredictedLoading
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import AdapterLoadingRule
@@ -75,7 +76,7 @@ class EngineServesNothingOfAdapter(AdapterLoadingRule):
         yield self.finding(
             f"{loading.engine_name} serves nothing of this adapter: none of its {len(ignored):,} tensors fits"
             f" {loading.architecture.name}, and it answers like the base",
-            _remedy(loading.serving_names),
+            _remedy(loading),
             evidence=evidence_of_fates(loading, ignored),
             cases=cases_of_fates(ignored),
             count=len(ignored),
@@ -83,9 +84,13 @@ class EngineServesNothingOfAdapter(AdapterLoadingRule):
         )
 
 
-def _remedy(names: tuple[str, str] | None) -> str:
+def _remedy(loading: PredictedLoading) -> str:
     """The rename that makes the engine serve it, or the merge."""
+    names, loader = loading.serving_names, loading.loader
     if names is None:
         return f"{MERGE}; no rename of its tensors makes this engine serve it"
     old, new = names
-    return f"rename its tensors, {PEFT_PREFIX}{old}... to {PEFT_PREFIX}{new}..., or {MERGE}"
+    return (
+        f"rename its tensors, {PEFT_PREFIX}{old} to {PEFT_PREFIX}{new} (truetune export ADAPTER --for {loader.engine}"
+        f" --engine-version {loader.release} -o NEW), or {MERGE}"
+    )
