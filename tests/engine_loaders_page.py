@@ -27,6 +27,7 @@ TITLES = {
     "names_without_prefix": "names without `base_model.model.`",
     "unknown_name": "a module that no class has",
     "unknown_place": "a module under another prefix",
+    "tied_head": "`lm_head` of a base that ties it",
     "missing_layers": "a kind of module that some layers lack",
     "missing_partner": "`q_proj` without `v_proj`, `up_proj` without `gate_proj`",
 }

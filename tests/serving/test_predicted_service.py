@@ -129,6 +129,20 @@ def test_experts_are_not_judged(tmp_path: Path) -> None:
     assert not report.findings
 
 
+def test_head_of_a_base_that_ties_it(tmp_path: Path) -> None:
+    base = write_base(tmp_path / "base", "LlamaForCausalLM")
+    adapter = write_adapter(tmp_path / "adapter", "lm_head.", layers=0)
+    name = "base_model.model.lm_head.lora_{}.weight"
+    factors = {name.format("A"): (4, 16), name.format("B"): (32, 4)}
+    tensors = {one: np.zeros(shape, np.float32) for one, shape in factors.items()}
+    save_file(tensors, adapter / "adapter_model.safetensors")
+    for tied, exit_code in ((None, 3), (True, 1), (False, 0)):
+        config = {"architectures": ["LlamaForCausalLM"], "tie_word_embeddings": tied}
+        (base / "config.json").write_text(json.dumps(config))
+        report = predict_adapter_service(adapter, "llama.cpp", "0c1e57098", base=base)
+        assert report.exit_code() == exit_code, tied
+
+
 def test_usage(tmp_path: Path) -> None:
     adapter = write_adapter(tmp_path / "adapter")
     for arguments in (["--static"], ["--engine", "vllm"], ["--static", "--endpoint", "http://x"]):

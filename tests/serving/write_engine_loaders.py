@@ -277,6 +277,10 @@ def _llama_cpp_facts(source: Source) -> dict[str, Fact]:
         "unknown_name": source.fact("refused", "conversion/base.py", "Can not map tensor"),
         "target_modules_pattern": ["served", not_read[1]],
         "settings": not_read,
+        # The converter takes it; the file of the base has no such tensor.
+        "tied_head": source.fact(
+            "refused", "src/llama-adapter.cpp", "does not exist in base model"
+        ),
     }
 
 

@@ -139,12 +139,15 @@ def _predict(adapter: Checkpoint, loader: EngineLoader) -> PredictedLoading:
     config: Mapping[str, Any] = adapter.base.config if adapter.base is not None else {}
     text = config.get("text_config")
     layers = (text if isinstance(text, dict) else config).get("num_hidden_layers")
+    # Of a model of several parts the outer value counts; one that is not written is the class's own.
+    is_tied = config.get("tie_word_embeddings")
     return predict_adapter_loading(
         loader,
         loader.architectures[name],
         adapter.tensors,
         adapter.adapter_config,
         layers if isinstance(layers, int) else None,
+        is_tied if isinstance(is_tied, bool) else None,
     )
 
 

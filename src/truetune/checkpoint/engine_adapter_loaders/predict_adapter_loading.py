@@ -215,6 +215,7 @@ def predict_adapter_loading(
     tensors: Mapping[str, StoredTensor],
     config: Mapping[str, Any],
     layers: int | None = None,
+    is_head_tied: bool | None = False,
 ) -> PredictedLoading:
     """What a loader makes of an adapter.
 
@@ -224,11 +225,14 @@ def predict_adapter_loading(
         tensors: the adapter's, from the header of its file.
         config: adapter_config.json.
         layers: of the base, where config.json says it.
+        is_head_tied: is the base's lm_head its embedding? None: config.json does not say it.
     """
     fates = [
         _fate_of_tensor(loader, architecture, parse_adapter_tensor(tensor))
         for tensor in tensors.values()
     ]
+    if loader.effect("tied_head") is not None and is_head_tied is not False:
+        fates = [_fate_on_tied_head(loader, fate, is_head_tied) for fate in fates]
     if loader.effect("missing_partner") == "refused":
         fates = _refuse_modules_without_partner(fates, loader.partners)
     if loader.effect("missing_layers") == "ignored" and layers is not None:
@@ -259,6 +263,13 @@ def _fate_of_tensor(
     if architecture.names and module.rpartition(".")[2] in architecture.names:
         return TensorFate(tensor, loader.effect("unknown_place"), "unknown_place")
     return TensorFate(tensor, loader.effect("unknown_name"), "unknown_name")
+
+
+def _fate_on_tied_head(loader: EngineLoader, fate: TensorFate, is_tied: bool | None) -> TensorFate:
+    """The fate where the base has no lm_head of its own, or where that is not known."""
+    if fate.effect != "served" or fate.tensor.module.rpartition(".")[2] != "lm_head":
+        return fate
+    return TensorFate(fate.tensor, loader.effect("tied_head") if is_tied else None, "tied_head")
 
 
 def _module_in_engine(architecture: LoaderArchitecture, tensor_name: str) -> str:

@@ -21,6 +21,7 @@ WHY: dict[str, str] = {
     "missing_layers": "not each layer has one of this kind",
     "names_without_prefix": "its name does not begin with base_model.model.",
     "missing_partner": "it is stacked with a module that the adapter does not have",
+    "tied_head": "the base has no lm_head of its own, as it is its embedding",
     "module": "the engine cannot place it",
 }
 """Reason of a fate -> in words"""
