@@ -84,6 +84,7 @@ PLAIN = {
     "P",
     "ADAPTER",
     "N|all",
+    "RELEASE",
     "OURS=YOURS,...",
     "COLUMN",
 }

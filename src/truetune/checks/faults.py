@@ -159,6 +159,8 @@ class Fault(Enum):
     ADAPTER_STRENGTH_DIFFERS = "The adapter is applied at another strength than in training."
     MERGE_LOSES_ADAPTER = "Merging loses the adapter or a part of it."
     # saving and resuming
+    ADAPTER_CANNOT_BE_SERVED = "An adapter does not load where it is to be served."
+    PART_OF_ADAPTER_NOT_SERVED = "An adapter is served without a part of what was trained."
     BASE_ANSWERS_INSTEAD_OF_TUNED_MODEL = "The base model answers instead of the tuned one."
     WRONG_MODEL_EVALUATED = "Another model than the trained one is evaluated."
     ANSWERS_REUSED_FOR_ANOTHER_MODEL = "Stored answers of one model are scored as another's."

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     # Most are named in quotes as arguments of base classes below (`Rule["Audit"]`), where ruff sees no use of them.
     from truetune.auditing.audit import Audit  # noqa: F401 - named in quotes below
     from truetune.auditing.rollout_run import RolloutRun  # noqa: F401 - named in quotes below
+    from truetune.checkpoint.engine_adapter_loaders.predict_adapter_loading import (
+        PredictedLoading,  # noqa: F401 - named in quotes below
+    )
     from truetune.checkpoint.load_checkpoint import Checkpoint  # noqa: F401 - named in quotes below
     from truetune.checks.examined_code_places import CodePlaces
     from truetune.doctor.environment_record_types import Environment  # noqa: F401 - named in quotes below
@@ -697,6 +700,26 @@ class ServingRule(Rule["ServerObservations"]):
             return Unmet(f"the {self.part} of the server was not looked at", SEEN_BY[self.part])
         if not self.part and not self.subject.prompts:
             return Unmet("the server was asked for no prompt", "check again")
+        return None
+
+
+class AdapterLoadingRule(Rule["PredictedLoading"]):
+    """Looks at what an engine's loader would make of an adapter, by its headers and settings."""
+
+    family = "serving"
+
+    judges_refused: ClassVar[bool] = False
+    """Does it judge an adapter that is refused? What an engine makes of one that it does not load is not known"""
+
+    def unmet(self) -> Unmet | None:
+        """Unmet where the adapter is refused, and where the table does not know what becomes of a tensor."""
+        if not self.judges_refused and self.subject.is_refused_whatever_rank:
+            return Unmet("the engine does not load the adapter")
+        unknown = self.subject.with_effect(None)
+        if unknown:
+            return Unmet(
+                f"what {self.subject.engine_name} makes of {unknown[0].tensor.tensor.name} is not known"
+            )
         return None
 
 

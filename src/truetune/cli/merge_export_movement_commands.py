@@ -16,6 +16,7 @@ from truetune.cli.result_output import (
     make_console,
     print_json,
     print_renamed_rules,
+    print_status,
     progress_option,
     status_printer,
     write_html_page,
@@ -133,9 +134,23 @@ def merge(
     metavar="DIR",
     help="The model before training: the proof is then on what training changed.",
 )
+@click.option(
+    "--for",
+    "engine",
+    type=click.Choice(["vllm", "sglang", "llama.cpp", "ollama", "tgi"]),
+    help="MODEL is an adapter: copy it with the names of tensors that this engine serves.",
+)
+@click.option("--engine-version", metavar="RELEASE", help="With --for: the engine's release.")
 @add_proof_options
 def export(
-    model: str, no_proof: bool, html: str | None, output_format: str, quiet: bool, **options: Any
+    model: str,
+    engine: str | None,
+    engine_version: str | None,
+    no_proof: bool,
+    html: str | None,
+    output_format: str,
+    quiet: bool,
+    **options: Any,
 ) -> int:
     """Write MODEL to a new folder in another format, read it back, and compare.
 
@@ -146,7 +161,10 @@ def export(
     Examples:
       truetune export merged -o merged-bf16 --dtype bfloat16 --shard 2GB
       truetune export merged -o gguf --to gguf --outtype q8_0 --converter llama.cpp/convert_hf_to_gguf.py
+      truetune export outputs/adapter -o renamed --for vllm --engine-version 0.32.0 --base path/to/base
     """
+    if engine is not None or engine_version is not None:
+        return _export_renamed_adapter(model, engine, engine_version, options)
     from truetune.report.merge_and_export_terminal import export_page_values, render_exported
     from truetune.training.export import export as run
     from truetune.training.prove_merge_or_export import quiet_transformers_bars_and_warnings as hush
@@ -164,6 +182,22 @@ def export(
             quiet, made.failed, made.path, lambda: render_exported(made, make_console())
         )
     return int(made.failed)
+
+
+def _export_renamed_adapter(
+    model: str, engine: str | None, release: str | None, options: dict[str, Any]
+) -> int:
+    """Copy an adapter under the names that an engine serves, and print where it is; gives the exit code."""
+    from truetune.training.rename_adapter_for_engine import rename_adapter_for_engine
+
+    if engine is None or release is None:
+        raise UsageError("expected --for ENGINE and --engine-version RELEASE together")
+    made = rename_adapter_for_engine(model, options["out"], engine, release, base=options["base"])
+    print_status(
+        f"{made.tensors:,} tensors: base_model.model.{made.old} is now base_model.model.{made.new}"
+    )
+    click.echo(made.folder)
+    return 0
 
 
 def _print_place_if_quiet_else_all(

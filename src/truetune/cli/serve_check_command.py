@@ -19,8 +19,23 @@ from truetune.errors import UsageError
 @click.argument("model", metavar="MODEL")
 @click.option("--endpoint", metavar="URL", help="The running server.")
 @click.option(
+    "--static",
+    is_flag=True,
+    help="Judge the adapter MODEL for --engine by its files: no server, GPU or weights.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["vllm", "sglang", "llama.cpp", "ollama", "tgi"]),
+    help="With --static: the engine that is to serve it.",
+)
+@click.option(
+    "--engine-version",
+    metavar="RELEASE",
+    help="With --static: its release, 0.32.0; of llama.cpp the commit.",
+)
+@click.option(
     "--print",
-    "engine",
+    "printed_engine",
     type=click.Choice(["vllm", "sglang", "llama.cpp", "ollama"]),
     help="Print the start command, or Modelfile, that serves MODEL as it was trained.",
 )
@@ -53,7 +68,10 @@ from truetune.errors import UsageError
 def serve_check(
     model: str,
     endpoint: str | None,
+    static: bool,
     engine: str | None,
+    engine_version: str | None,
+    printed_engine: str | None,
     data: tuple[str, ...],
     count: int,
     no_strength: bool,
@@ -66,17 +84,28 @@ def serve_check(
     defaults, repeatability of greedy answers, context length; and whether what training changed is there, at full
     strength: MODEL and its base are loaded on this machine for that. The exit code is 1 if something is wrong.
 
+    With --static: would the named release of an engine load the adapter MODEL as it was trained, leave parts of it
+    out, or refuse it? It reads the header of its file, adapter_config.json, and config.json of the base (--base). A
+    release or an architecture that is not known is not judged (exit code 3).
+
     \b
     Examples:
       truetune serve-check outputs/adapter --endpoint http://localhost:8000 --served-model tuned
       truetune serve-check outputs/merged --endpoint http://localhost:8000 --base path/to/base --data held-out.jsonl
       truetune serve-check model.gguf -t outputs/merged --endpoint http://localhost:8080 --no-strength
       truetune serve-check outputs/adapter --print vllm > serve.sh
+      truetune serve-check outputs/adapter --static --engine vllm --engine-version 0.32.0 --base path/to/base
     """
-    if (endpoint is None) == (engine is None):
-        raise UsageError("expected either --endpoint URL, the server to check, or --print ENGINE")
-    if engine is not None:
-        return _print_server_command(model, engine, options["base"], options["tokenizer"])
+    if (endpoint is not None) + (printed_engine is not None) + static != 1:
+        raise UsageError(
+            "expected one of --endpoint URL, the server to check, --static and --print ENGINE"
+        )
+    if not static and (engine or engine_version):
+        raise UsageError("--engine and --engine-version are for --static")
+    if static:
+        return _judge_adapter_for_engine(model, engine, engine_version, options)
+    if printed_engine is not None:
+        return _print_server_command(model, printed_engine, options["base"], options["tokenizer"])
     assert endpoint is not None
     import truetune.report.server_check_terminal  # noqa: F401  # how this report is drawn
     from truetune.serving.check_server import serve_check as check
@@ -103,6 +132,22 @@ def serve_check(
         say=status_printer(quiet=deliver.quiet),
     )
     return deliver(report)
+
+
+def _judge_adapter_for_engine(
+    model: str, engine: str | None, release: str | None, options: dict[str, Any]
+) -> int:
+    """Judge an adapter by its files for a release of an engine; gives the exit code."""
+    from truetune.serving.predict_adapter_service import predict_adapter_service
+
+    if engine is None or release is None:
+        raise UsageError("--static: expected --engine ENGINE and --engine-version RELEASE as well")
+    deliver = Delivery.of(options)
+    take_model_options(options)
+    base = options.pop("base")
+    options.pop("tokenizer")
+    spec = spec_of_options(options)
+    return deliver(predict_adapter_service(model, engine, release, base=base, spec=spec))
 
 
 def _print_server_command(model: str, engine: str, base: str | None, tokenizer: str | None) -> int:

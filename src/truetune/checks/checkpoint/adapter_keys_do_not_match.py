@@ -4,8 +4,15 @@
 Looks for names that peft does not load: without `base_model.model.`, with that prefix twice, with a wrapper's part
 (`_orig_mod`, `module`, `_fsdp_wrapped_module`), or with the name of the adapter (`lora_A.default.weight`). If the base
 is available, each adapted module must be one of the base's. It is info if the base only uses another name for the same
+<<<<<<< HEAD
 place. It also looks for tensors that adapter_config.json leaves out: of modules that `target_modules` or
 `layers_to_transform` does not name, magnitudes without `use_dora`, biases without `lora_bias`.
+||||||| e4a7f1cf3
+place.
+=======
+place and peft may map it. It is an error if no tensor fits, as with `model.layers` on a base that has
+`model.language_model.layers`: peft then loads nothing.
+>>>>>>> static
 
 ## Why it is bad
 Tensors whose names match nothing are left out on loading, with a warning at most. The tuned model answers like its
@@ -58,6 +65,12 @@ WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "
 SHOWN_REASONS = 6
 PART_SETTINGS = ("vision_config", "text_config", "audio_config")
 """Keys of config.json in models of several parts, whose layers have other names in other releases"""
+NAMED_OTHERWISE = "the base names it"
+"""How the reason begins where the base has the module under another name"""
+# With peft 0.21 and transformers 5.23 (tiny Qwen2-VL, Qwen3-VL, Gemma 3, LLaVA): the first names fit all four whatever
+# their files say, the second are mapped for Gemma 3 and LLaVA; `model.layers` and `language_model.layers` fit none.
+LOADABLE_TEXT_PREFIXES = ("model.language_model.", "language_model.model.")
+"""How the layers of the text part of a model of several parts may be named for peft to load them"""
 
 
 class AdapterKeysDoNotMatch(CheckpointRule):
@@ -94,14 +107,24 @@ class AdapterKeysDoNotMatch(CheckpointRule):
         if not misfits:
             yield from self._finding_on_tensors_left_out_by_config(names)
             return
-        # Releases of transformers name the parts of one model differently, and peft maps some of them.
-        is_unsure = all(reason.startswith("the base names it") for _, reason in misfits)
+        is_unsure = _may_peft_map_names(misfits, len(names))
+        remedy = (
+            "rename them to base_model.model.MODULE.lora_A.weight (and lora_B), with the base's name for MODULE; next"
+            " time save from accelerator.unwrap_model(model)"
+        )
+        evidence = []
+        if len(misfits) == len(names) and misfits[0][1].startswith(NAMED_OTHERWISE):
+            remedy = (
+                "rename them to the base's names, or load the base with the class that it was trained with"
+                " (AutoModelForCausalLM), merge there (truetune merge) and use the merged model"
+            )
+            evidence = ["no tensor fits: the base with this adapter answers like the base alone"]
         yield self.finding(
             f"{len(misfits):,} of {len(names):,} tensors of the adapter have names that peft does not load:"
             f" {misfits[0][1]}",
-            "rename them to base_model.model.MODULE.lora_A.weight (and lora_B), with the base's name for MODULE; next"
-            " time save from accelerator.unwrap_model(model)",
+            remedy,
             severity="info" if is_unsure else "error",
+            evidence=evidence,
             cases=[
                 Case(f"{piece.tensor.name}: {reason}", file=piece.tensor.file.name)
                 for piece, reason in misfits
@@ -164,7 +187,7 @@ class AdapterKeysDoNotMatch(CheckpointRule):
         other = None
         if any(part in base.config for part in PART_SETTINGS):
             other = _base_module_at_same_place(piece.module, modules)
-        return f"the base names it {other}" if other else f"the base has no {piece.module}"
+        return f"{NAMED_OTHERWISE} {other}" if other else f"the base has no {piece.module}"
 
     def _is_in_base_without_prefix(self, module: str, modules: set[str]) -> bool:
         """Is a module in the base but for the model's own prefix?
@@ -176,6 +199,16 @@ class AdapterKeysDoNotMatch(CheckpointRule):
             return True
         is_headless = self.subject.adapter_config.get("task_type") in (None, "FEATURE_EXTRACTION")
         return is_headless and f"model.{module}" in modules
+
+
+def _may_peft_map_names(misfits: list[tuple[AdapterTensor, str]], count: int) -> bool:
+    """May peft load these tensors of an adapter of `count` all the same, as it maps names of other releases?"""
+    if not all(reason.startswith(NAMED_OTHERWISE) for _, reason in misfits):
+        return False
+    # Where some fit, the names are those of this release, and the others belong to a part with names of its own.
+    if len(misfits) < count:
+        return True
+    return any(piece.module.startswith(LOADABLE_TEXT_PREFIXES) for piece, _ in misfits)
 
 
 def _base_module_at_same_place(module: str, modules: set[str]) -> str | None:

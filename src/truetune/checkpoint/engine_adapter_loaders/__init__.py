@@ -1,0 +1,1 @@
+"""What the adapter loaders of serving engines do, by engine, release and architecture."""
