@@ -4,15 +4,10 @@
 Looks for names that peft does not load: without `base_model.model.`, with that prefix twice, with a wrapper's part
 (`_orig_mod`, `module`, `_fsdp_wrapped_module`), or with the name of the adapter (`lora_A.default.weight`). If the base
 is available, each adapted module must be one of the base's. It is info if the base only uses another name for the same
-<<<<<<< HEAD
-place. It also looks for tensors that adapter_config.json leaves out: of modules that `target_modules` or
-`layers_to_transform` does not name, magnitudes without `use_dora`, biases without `lora_bias`.
-||||||| e4a7f1cf3
-place.
-=======
 place and peft may map it. It is an error if no tensor fits, as with `model.layers` on a base that has
-`model.language_model.layers`: peft then loads nothing.
->>>>>>> static
+`model.language_model.layers`: peft then loads nothing. It also looks for tensors that adapter_config.json leaves out:
+of modules that `target_modules` or `layers_to_transform` does not name, magnitudes without `use_dora`, biases without
+`lora_bias`.
 
 ## Why it is bad
 Tensors whose names match nothing are left out on loading, with a warning at most. The tuned model answers like its
