@@ -73,7 +73,6 @@ class ModelMixesPackedDocuments(ConfigRule):
     fault = Fault.PACKED_ROWS_NOT_SEPARATED
     symptoms = ("nothing-is-learned",)
     severity = "warning"
-    since = "0.1.0"
     methods = ("sft",)
     stacks = ("trl", "llama-factory")
     about = ("training.packing",)

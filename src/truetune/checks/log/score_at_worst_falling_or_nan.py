@@ -116,6 +116,7 @@ class ScoreAtWorstFallingOrNan(LogRule):
     fault = Fault.ANSWERS_MOSTLY_WRONG
     symptoms = ("odd-metrics",)
     severity = "warning"
+    moot_where = ("reward-rises-while-evaluation-falls",)
 
     def unmet(self) -> Unmet | None:
         """Unmet where the log has no accuracy, overlap or reward."""
