@@ -281,6 +281,46 @@ def test_values_that_are_written(tmp_path: Path, fields: dict[str, str]) -> None
     assert found(tmp_path, asked(rows), EXTRACTED) == set()
 
 
+LONG = [396482715093846217 + 7_919_000_057 * i for i in range(42)]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda number: {"id": int(float(number))},
+        lambda number: {"id": f"{int(float(number))}"},
+        lambda number: {"id": float(number)},
+        lambda number: {"id": int(f"{float(number):.16e}".replace(".", "")[:17].ljust(18, "0"))},
+        lambda number: {"id": number // 1000 * 1000},
+        lambda number: {"id": f"{number:.5E}"},
+    ],
+    ids=["float64", "text", "exponent", "17 digits", "spreadsheet", "cell"],
+)
+def test_long_numbers_that_were_rounded(
+    tmp_path: Path, write: Callable[[int], dict[str, Any]]
+) -> None:
+    rows = [(f"Give the id as JSON: parcel {one} is late.", json.dumps(write(one))) for one in LONG]
+    assert found(tmp_path, asked(rows), EXTRACTED) == {EXTRACTED}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "write"),
+    [
+        ("Give the id as JSON: parcel {} is late.", lambda number: {"id": number}),
+        ("Give the id as JSON: parcel {} is late.", lambda number: {"next": number + 1}),
+        ("Give the id as JSON: parcel {} is late.", lambda number: {"check": number * 7 % 10**18}),
+        ("As a double, in JSON: {}", lambda number: {"value": float(number)}),
+        ("Round {} to 15 digits, as JSON.", lambda number: {"value": number // 1000 * 1000}),
+        ("Give the id as JSON: parcel 3964-8271-5093 is late.", lambda _: {"id": "396482715093"}),
+    ],
+)
+def test_long_numbers_that_are_right(
+    tmp_path: Path, prompt: str, write: Callable[[int], dict[str, Any]]
+) -> None:
+    rows = [(prompt.format(one), json.dumps(write(one))) for one in LONG]
+    assert found(tmp_path, asked(rows), EXTRACTED) == set()
+
+
 SIDES = "sides-swapped-in-part-of-rows"
 
 
