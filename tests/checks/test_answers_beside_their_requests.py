@@ -387,6 +387,14 @@ def test_no_shift_where_quantities_tell_nothing_or_questions_quote() -> None:
     grown = [f"Before: {answer} And now?" for answer in texts[:200]]
     assert find_answer_shift(["First?", *grown[:-1]], texts[:200]) is None
     assert find_answer_shift([], []) is None
+    # Short follow-up questions, of which the same few are asked again and again, with an answer for each length.
+    doubts = ["No. " * draw.randint(1, 8) for _ in range(200)]
+    fitting = ["word " * len(one) for one in doubts]
+    assert find_answer_shift(doubts, shifted(fitting, 2)) is None
+    # Rows that go up and down: the answers two rows away fit, and their own fit the other way round.
+    waves = [30 + i % 4 // 2 * 20 + draw.randint(0, 9) for i in range(48)]
+    rows = [f"{'word ' * length}{i}?" for i, length in enumerate(waves)]
+    assert find_answer_shift(rows, ["word " * (90 - one + draw.randint(0, 20)) for one in waves]) is None
 
 
 def pairs(chosen: Callable[[int], str], rejected: Callable[[int], str]) -> list[dict[str, str]]:
