@@ -281,6 +281,63 @@ def test_values_that_are_written(tmp_path: Path, fields: dict[str, str]) -> None
     assert found(tmp_path, asked(rows), EXTRACTED) == set()
 
 
+@pytest.mark.parametrize(
+    ("column", "form"),
+    [
+        ("answer", "So it is \\boxed{{{}}}."),
+        ("solution", "We add.\n#### {}"),
+        ("ground_truth", "The answer is {}."),
+        ("target", "**Answer:** {}"),
+        ("final_answer", "Thus \\boxed{{{}}} pens, or so."),
+    ],
+)
+@pytest.mark.parametrize("wrong", [0, 12, 40])
+def test_results_beside_a_column(tmp_path: Path, column: str, form: str, wrong: int) -> None:
+    rows = [
+        {
+            "instruction": f"Add {i} and 20.",
+            "output": form.format(i + 20 + (i < wrong)),
+            column: f"{i + 20}.0" if i % 2 else i + 20,
+        }
+        for i in range(40)
+    ]
+    # Where nearly all differ, the column is about something else.
+    assert found(tmp_path, rows, REASONING) == ({REASONING} if wrong == 12 else set())
+
+
+@pytest.mark.parametrize(
+    ("gold", "output", "is_wrong"),
+    [
+        ("B", "So \\boxed{C}", True),
+        ("(B)", "The answer is C.", True),
+        ("B", "The answer is B.", False),
+        ("0.5", "The answer is 50%.", False),
+        ("1,200", "\\boxed{1200}", False),
+        ("We add 3 and 4. #### 7", "\\boxed{8}", False),
+        ("7", "There are 3 pens and 4 cups, none of them red.", False),
+        (True, "The answer is 1.", False),
+    ],
+)
+def test_forms_of_results_beside_a_column(
+    tmp_path: Path, gold: Any, output: str, is_wrong: bool
+) -> None:
+    right = {"B": "B", "(B)": "B"}.get(gold, "7")
+    sound = [
+        {"instruction": f"Case {i}?", "output": f"The answer is {right}.", "answer": right}
+        for i in range(20)
+    ]
+    rows = [*sound, *({"instruction": "And?", "output": output, "answer": gold} for _ in range(6))]
+    assert found(tmp_path, rows, REASONING) == ({REASONING} if is_wrong else set())
+
+
+@pytest.mark.parametrize(("lead_in", "named"), [("Here you go: ", False), ("", True)])
+def test_a_label_beside_other_beginnings(tmp_path: Path, lead_in: str, named: bool) -> None:
+    answers = ("Result: {}", lead_in + "it is {}", "{} it is", "One has {}")
+    rows = asked([(f"Case {i}?", answers[i % 4].format(i)) for i in range(60)])
+    rule = "answers-share-a-mark-at-their-ends"
+    assert found(tmp_path, rows, rule) == ({rule} if named else set())
+
+
 LONG = [396482715093846217 + 7_919_000_057 * i for i in range(42)]
 
 
@@ -394,7 +451,10 @@ def test_no_shift_where_quantities_tell_nothing_or_questions_quote() -> None:
     # Rows that go up and down: the answers two rows away fit, and their own fit the other way round.
     waves = [30 + i % 4 // 2 * 20 + draw.randint(0, 9) for i in range(48)]
     rows = [f"{'word ' * length}{i}?" for i, length in enumerate(waves)]
-    assert find_answer_shift(rows, ["word " * (90 - one + draw.randint(0, 20)) for one in waves]) is None
+    assert (
+        find_answer_shift(rows, ["word " * (90 - one + draw.randint(0, 20)) for one in waves])
+        is None
+    )
 
 
 def pairs(chosen: Callable[[int], str], rejected: Callable[[int], str]) -> list[dict[str, str]]:

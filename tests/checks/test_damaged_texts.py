@@ -213,7 +213,8 @@ def test_published_sets_have_none(tmp_path: Path, name: str) -> None:
         "1969: The first people walk on the moon. They stay for a day.",
         "The rose is red. It has no thorn\nand bends toward the early morn\nthe wind is low. It can not see\n"
         "the one who sings beneath the tree",
-        "\u0627\u0644\u0633\u0644 Google " + " ".join(f"\u0643{chr(0x628 + i)}\u0645\u0629" for i in range(35)),
+        "\u0627\u0644\u0633\u0644 Google "
+        + " ".join(f"\u0643{chr(0x628 + i)}\u0645\u0629" for i in range(35)),
         "1. Open the door.\n2. Go in.\n3. Close it again.",
         "iPhone sales rose in May. They fell in June. Nobody knows the reason for that, they say.",
         'She said "no" and left. He said "yes" and stayed. That was all, and it was enough.',
@@ -331,7 +332,9 @@ def test_no_text_takes_long(piece: str) -> None:
 
 LOOPS = (
     "Bats see by sound. " + "and listen for the echoes, " * 20 + "and listen",
-    "It rounds the number.\n\n" + "- x: see the notes above\n- y: rounds the number\n" * 9 + "- x: see",
+    "It rounds the number.\n\n"
+    + "- x: see the notes above\n- y: rounds the number\n" * 9
+    + "- x: see",
     "A hash of a key " + "hash " * 60,
     "Die Antwort ist einfach. " + "Das Ergebnis stimmt, wie gesagt. " * 12 + "Das Erg",
     "\u7b54\u6848\u662f\u8fd9\u6837\u3002" + "\u6211\u4eec\u518d\u770b\u4e00\u6b21\u3002" * 30,

@@ -130,7 +130,9 @@ def test_escapes_that_are_meant(answer: str, tmp_path: Path) -> None:
     ],
 )
 def test_letters_escaped_in_json(answer: str, tmp_path: Path) -> None:
-    rows = [{"question": f"As JSON: J\u00fcrgen M\u00fcller ({i})", "answer": answer} for i in range(20)]
+    rows = [
+        {"question": f"As JSON: J\u00fcrgen M\u00fcller ({i})", "answer": answer} for i in range(20)
+    ]
     assert severities(rows, tmp_path, "escape-sequences-as-text") == ["warning"]
 
 

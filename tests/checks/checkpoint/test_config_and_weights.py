@@ -309,3 +309,31 @@ def test_an_adapter_beside_its_merge(
     found = [finding.message for finding in rule.findings()]
     assert len(found) == (said is not None)
     assert said is None or said in found[0]
+
+
+@pytest.mark.parametrize(
+    ("untrained", "trained", "count"),
+    [
+        ({2: 0.0, 3: 0.0}, [], 2),
+        ({3: 1e-6}, [], 1),
+        ({2: 0.0, 3: 0.0}, [2, 3], 0),
+        # The template writes no <|pad|>, and rows that are drawn by chance may be trained.
+        ({1: 0.0}, [], 0),
+        ({3: 0.01}, [], 0),
+        ({}, [], 0),
+    ],
+)
+def test_template_tokens_that_the_base_never_trained(
+    untrained: dict[int, float], trained: list[int], count: int, tmp_path: Path
+) -> None:
+    rows = {"shape": [2000, 16], "rows": untrained}
+    delta = "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta"
+    block = {
+        "lora": ["q_proj"],
+        "tokens": {},
+        "adapter_config": {"trainable_token_indices": trained or None},
+        "tensors": {delta: {"shape": [len(trained), 16]}} if trained else {},
+        "base": {"llama": 1, "tokens": {}, "tensors": {"model.embed_tokens.weight": rows}},
+    }
+    messages = _found(NewTokenRowsNotTrainedOrSaved, block, tmp_path)
+    assert [message[: len(str(count))] for message in messages] == [str(count)] * bool(count)

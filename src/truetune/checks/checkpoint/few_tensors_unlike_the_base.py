@@ -3,8 +3,8 @@
 ## What it does
 Compares samples of all tensors with the base's. It fires if most are close to it (a cosine of 0.9 and more) and some
 matrices or norms are not (below 0.3), or are far larger or smaller (1.6 or 0.4 times). It also fires if norms are the
-base's plus or minus one: some models (Gemma) store a norm's weight minus one, and a conversion forgot it. These are left
-out: biases, tensors that are zero in the base, output heads (an adapter may bring its own), all matrices of some kinds
+base's plus or minus one: some models (Gemma) store a norm's weight minus one, and a conversion forgot it. It leaves
+out biases, tensors that are zero in the base, output heads (an adapter may bring its own), all matrices of some kinds
 (an adapter was merged into them), and matrices that have the base's values in another place
 (`matrices-swapped-permuted-or-transposed`).
 
@@ -166,7 +166,8 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
             f"{'subtract one from' if is_larger else 'add one to'} these norms in the script that converts, and convert"
             " again: the base's format holds them in the other form (Gemma's files hold the weight minus one)",
             cases=[
-                Case(f"{name}: {one.mean_difference:+.2f} in all values") for name, one in shifted.items()
+                Case(f"{name}: {one.mean_difference:+.2f} in all values")
+                for name, one in shifted.items()
             ],
             count=len(shifted),
             total=len(self.subject.sampled_changes_from_base),

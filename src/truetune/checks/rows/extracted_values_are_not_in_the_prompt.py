@@ -4,10 +4,11 @@
 Reads answers that are JSON objects, and short answers to prompts that ask for a span or for exact words. A field whose
 values are usually in the prompt (60 % of the rows) is one that is copied. It fires if 15 % of its values and five of
 them have no half of their words there. It fires too if the values of two fields are swapped in 5 % of the rows and
-five: each is one that other rows have in the other field. It also compares numbers of 9 digits and more: it fires if 15 % of
-those in the answers and five are a number of the prompt that was rounded by a float64 or a float32 (`396482715093846217`
-as `396482715093846208` or `3.96482715093846e+17`), or that has zeros after 15 digits, as spreadsheets keep it. Prompts
-that ask for rounding are left out.
+five: each is one that other rows have in the other field.
+
+It also compares numbers of 9 digits and more. It fires if 15 % of those in the answers, and five, are a number of the
+prompt that a float64 or a float32 rounded (`396482715093846217` as `396482715093846208` or `3.96482715093846e+17`), or
+that has zeros after 15 digits, as spreadsheets keep it. Prompts that ask for rounding are left out.
 
 ## Why it is bad
 The model learns to write what is not in the text: names and amounts of other rows. The JSON parses and every field is
@@ -33,8 +34,8 @@ text was cut before the value. The lost digits of rounded numbers are in the pro
 read as numbers.
 
 ## References
-- Rajpurkar et al. 2016, SQuAD (arXiv 1606.05250; answers are spans of the text), pandas-dev/pandas#48170 (long ids of a column
-  with missing values lose their last digits)
+- Rajpurkar et al. 2016, SQuAD (arXiv 1606.05250; answers are spans of the text), pandas-dev/pandas#48170 (long
+  ids of a column with missing values lose their last digits)
 """
 
 from __future__ import annotations

@@ -137,9 +137,12 @@ UNFINISHED = re.compile(
 NUMBERED_OPTIONS = re.compile(r"\b\d{1,3}[.)]\s\S.*?\b\d{1,3}[.)]\s\S", re.DOTALL)
 ASKS_FOR_SMALL_LETTERS = re.compile(r"lower.?case|small letters|no capitals", re.I)
 ASKS_FOR_NO_MARKS = re.compile(r"punctuat|transcri|speech|caption|key ?words?", re.I)
-NUMBER_WORDS = "two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty|forty|fifty|hundred"
+NUMBER_WORDS = (
+    "two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty|forty|fifty|hundred"
+)
 ASKS_FOR_REPETITION = re.compile(
-    r"repeat|twice|again|double|stutter|over and over|in a row|refrain|chorus|mantra|\bchant|\bsongs?\b|lyrics|nursery"
+    r"repeat|twice|again|double|stutter|over and over|in a row|refrain|chorus|mantra|\bchant"
+    r"|\bsongs?\b|lyrics|nursery"
     rf"|\b(?:\d[\d,]*|{NUMBER_WORDS})(?: (?:lines|copies)\b|[ -]times\b(?! (?:\d|as\b|more\b|larger\b|the\b)))"
     r"|(?:per|for each|on each|in each) (?:line|row)|\bfill (?:a|the|\d+) (?:page|line|board)|bar chart"
     r"|wiederhol|\b\d+[ -]?mal\b|r[e\u00e9]p[e\u00e8\u00e9]t|\b\d+ fois\b|repit|repet|\b\d+ (?:veces|vezes|volte)\b"
@@ -447,7 +450,7 @@ CODE_DAMAGE_KINDS = (
     DamageKind(
         "a loop of the same words",
         _position_of_sampling_loop,
-        "drop these answers, or sample them again (a higher temperature, a repetition penalty): they were cut in a loop",
+        "drop these answers, or sample them again (a higher temperature, a repetition penalty)",
         meant=ASKS_FOR_REPETITION,
     ),
 )
