@@ -17,7 +17,7 @@ it is an info, since that may be intended.
 ## Why it is bad
 The model learns that its reasoning does not decide its answer. Usually the two come from different rows or models: the
 answers were corrected or shuffled afterwards, and the reasoning was not. Where a column has the right answer, sampled
-solutions were kept without a look at it, and the model learns the wrong ones too. The loss falls as usual.
+solutions were never compared with it, and the model learns the wrong ones too. The loss falls as usual.
 
 ## Example
 ```yaml

@@ -49,9 +49,9 @@ LONG_WORD = re.compile(r"\w{25,}")
 MIN_WORDS_WITHOUT_MARK = 30
 """Words of a text without any mark: titles and keywords are shorter"""
 MIN_DIFFERENT_WORDS_WITHOUT_MARK = 15
-"""Different words of such a text. Chosen: prose of 30 words has 20 and more, a repeated word or a count has one or few"""
+"""Different words of such a text. Chosen: prose of 30 words has 20 and more, and a repeated word is one"""
 MIN_LOOP_CHARACTERS = 150
-"""Characters of an answer that is searched for a loop: a sampler's loop goes on to its limit, and shorter ones are a
+"""Characters of an answer that is searched for a loop: a sampler's loop ends at its limit, and shorter ones are a
 laugh or a line of sounds"""
 SENTENCE_IN_SMALL_LETTERS = re.compile(r"[a-z][.!?] +[a-z]{2,}")
 # `two- and three-way` is written so; the line end may have become a space.

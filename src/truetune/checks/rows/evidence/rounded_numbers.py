@@ -23,7 +23,8 @@ GIVEN_NUMBER = re.compile(
     rf"(?<![\w.,])(?:\d{{{MIN_DIGITS},{MAX_DIGITS}}}(?:\.0{{1,2}})?|\d\.\d{{2,17}}[eE]\+?\d{{1,2}})(?!\w|[.,]\d)"
 )
 ASKS_FOR_ROUNDING = re.compile(
-    r"\bround|scientific|standard form|exponent|\bpowers?\b|floating|\bfloat|precision|significant|approximat|nearest|double|runde|arrond",
+    r"\bround|scientific|standard form|exponent|\bpowers?\b|floating|\bfloat|precision"
+    r"|significant|approximat|nearest|double|runde|arrond",
     re.I,
 )
 
