@@ -281,6 +281,103 @@ def test_values_that_are_written(tmp_path: Path, fields: dict[str, str]) -> None
     assert found(tmp_path, asked(rows), EXTRACTED) == set()
 
 
+@pytest.mark.parametrize(
+    ("column", "form"),
+    [
+        ("answer", "So it is \\boxed{{{}}}."),
+        ("solution", "We add.\n#### {}"),
+        ("ground_truth", "The answer is {}."),
+        ("target", "**Answer:** {}"),
+        ("final_answer", "Thus \\boxed{{{}}} pens, or so."),
+    ],
+)
+@pytest.mark.parametrize("wrong", [0, 12, 40])
+def test_results_beside_a_column(tmp_path: Path, column: str, form: str, wrong: int) -> None:
+    rows = [
+        {
+            "instruction": f"Add {i} and 20.",
+            "output": form.format(i + 20 + (i < wrong)),
+            column: f"{i + 20}.0" if i % 2 else i + 20,
+        }
+        for i in range(40)
+    ]
+    # Where nearly all differ, the column is about something else.
+    assert found(tmp_path, rows, REASONING) == ({REASONING} if wrong == 12 else set())
+
+
+@pytest.mark.parametrize(
+    ("gold", "output", "is_wrong"),
+    [
+        ("B", "So \\boxed{C}", True),
+        ("(B)", "The answer is C.", True),
+        ("B", "The answer is B.", False),
+        ("0.5", "The answer is 50%.", False),
+        ("1,200", "\\boxed{1200}", False),
+        ("We add 3 and 4. #### 7", "\\boxed{8}", False),
+        ("7", "There are 3 pens and 4 cups, none of them red.", False),
+        (True, "The answer is 1.", False),
+    ],
+)
+def test_forms_of_results_beside_a_column(
+    tmp_path: Path, gold: Any, output: str, is_wrong: bool
+) -> None:
+    right = {"B": "B", "(B)": "B"}.get(gold, "7")
+    sound = [
+        {"instruction": f"Case {i}?", "output": f"The answer is {right}.", "answer": right}
+        for i in range(20)
+    ]
+    rows = [*sound, *({"instruction": "And?", "output": output, "answer": gold} for _ in range(6))]
+    assert found(tmp_path, rows, REASONING) == ({REASONING} if is_wrong else set())
+
+
+@pytest.mark.parametrize(("lead_in", "named"), [("Here you go: ", False), ("", True)])
+def test_a_label_beside_other_beginnings(tmp_path: Path, lead_in: str, named: bool) -> None:
+    answers = ("Result: {}", lead_in + "it is {}", "{} it is", "One has {}")
+    rows = asked([(f"Case {i}?", answers[i % 4].format(i)) for i in range(60)])
+    rule = "answers-share-a-mark-at-their-ends"
+    assert found(tmp_path, rows, rule) == ({rule} if named else set())
+
+
+LONG = [396482715093846217 + 7_919_000_057 * i for i in range(42)]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda number: {"id": int(float(number))},
+        lambda number: {"id": f"{int(float(number))}"},
+        lambda number: {"id": float(number)},
+        lambda number: {"id": int(f"{float(number):.16e}".replace(".", "")[:17].ljust(18, "0"))},
+        lambda number: {"id": number // 1000 * 1000},
+        lambda number: {"id": f"{number:.5E}"},
+    ],
+    ids=["float64", "text", "exponent", "17 digits", "spreadsheet", "cell"],
+)
+def test_long_numbers_that_were_rounded(
+    tmp_path: Path, write: Callable[[int], dict[str, Any]]
+) -> None:
+    rows = [(f"Give the id as JSON: parcel {one} is late.", json.dumps(write(one))) for one in LONG]
+    assert found(tmp_path, asked(rows), EXTRACTED) == {EXTRACTED}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "write"),
+    [
+        ("Give the id as JSON: parcel {} is late.", lambda number: {"id": number}),
+        ("Give the id as JSON: parcel {} is late.", lambda number: {"next": number + 1}),
+        ("Give the id as JSON: parcel {} is late.", lambda number: {"check": number * 7 % 10**18}),
+        ("As a double, in JSON: {}", lambda number: {"value": float(number)}),
+        ("Round {} to 15 digits, as JSON.", lambda number: {"value": number // 1000 * 1000}),
+        ("Give the id as JSON: parcel 3964-8271-5093 is late.", lambda _: {"id": "396482715093"}),
+    ],
+)
+def test_long_numbers_that_are_right(
+    tmp_path: Path, prompt: str, write: Callable[[int], dict[str, Any]]
+) -> None:
+    rows = [(prompt.format(one), json.dumps(write(one))) for one in LONG]
+    assert found(tmp_path, asked(rows), EXTRACTED) == set()
+
+
 SIDES = "sides-swapped-in-part-of-rows"
 
 
@@ -347,6 +444,17 @@ def test_no_shift_where_quantities_tell_nothing_or_questions_quote() -> None:
     grown = [f"Before: {answer} And now?" for answer in texts[:200]]
     assert find_answer_shift(["First?", *grown[:-1]], texts[:200]) is None
     assert find_answer_shift([], []) is None
+    # Short follow-up questions, of which the same few are asked again and again, with an answer for each length.
+    doubts = ["No. " * draw.randint(1, 8) for _ in range(200)]
+    fitting = ["word " * len(one) for one in doubts]
+    assert find_answer_shift(doubts, shifted(fitting, 2)) is None
+    # Rows that go up and down: the answers two rows away fit, and their own fit the other way round.
+    waves = [30 + i % 4 // 2 * 20 + draw.randint(0, 9) for i in range(48)]
+    rows = [f"{'word ' * length}{i}?" for i, length in enumerate(waves)]
+    assert (
+        find_answer_shift(rows, ["word " * (90 - one + draw.randint(0, 20)) for one in waves])
+        is None
+    )
 
 
 def pairs(chosen: Callable[[int], str], rejected: Callable[[int], str]) -> list[dict[str, str]]:

@@ -213,7 +213,8 @@ def test_published_sets_have_none(tmp_path: Path, name: str) -> None:
         "1969: The first people walk on the moon. They stay for a day.",
         "The rose is red. It has no thorn\nand bends toward the early morn\nthe wind is low. It can not see\n"
         "the one who sings beneath the tree",
-        "\u0627\u0644\u0633\u0644 Google " + "\u0643\u0644\u0645\u0629 " * 40,
+        "\u0627\u0644\u0633\u0644 Google "
+        + " ".join(f"\u0643{chr(0x628 + i)}\u0645\u0629" for i in range(35)),
         "1. Open the door.\n2. Go in.\n3. Close it again.",
         "iPhone sales rose in May. They fell in June. Nobody knows the reason for that, they say.",
         'She said "no" and left. He said "yes" and stayed. That was all, and it was enough.',
@@ -327,3 +328,38 @@ def test_no_text_takes_long(piece: str) -> None:
     """Each pattern reads a text once: ten times the text is not a hundred times the work."""
     text = piece * 20_000
     find_damage(text)
+
+
+LOOPS = (
+    "Bats see by sound. " + "and listen for the echoes, " * 20 + "and listen",
+    "It rounds the number.\n\n"
+    + "- x: see the notes above\n- y: rounds the number\n" * 9
+    + "- x: see",
+    "A hash of a key " + "hash " * 60,
+    "Die Antwort ist einfach. " + "Das Ergebnis stimmt, wie gesagt. " * 12 + "Das Erg",
+    "\u7b54\u6848\u662f\u8fd9\u6837\u3002" + "\u6211\u4eec\u518d\u770b\u4e00\u6b21\u3002" * 30,
+)
+
+
+@pytest.mark.parametrize("text", LOOPS)
+@pytest.mark.parametrize("prompt", ["How do bats see?", "What is 3 times 4?", "How many times?"])
+def test_a_loop_of_a_sampler_is_named(text: str, prompt: str) -> None:
+    damage = find_damage(text, prompt)
+    assert damage is not None
+    assert damage.kind.name == "a loop of the same words"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        ('Write "I will not talk" 40 times.', "I will not talk.\n" * 40),
+        ("Write the word drum 35 times, with spaces.", "drum " * 35),
+        ("Schreib 30-mal, dass du nicht petzt.", "Ich soll nicht petzen.\n" * 30),
+        ("A short song with a refrain, please.", "Row the boat,\nrow the boat home.\n" * 12),
+        ("Repeat after me until I stop you: all is well", "all is well, " * 40),
+        ("The table of 7?", "\n".join(f"{i} x 7 = {7 * i}" for i in range(1, 30))),
+        ("Print zeros.", "```python\n" + "print(0)\n" * 30 + "```"),
+    ],
+)
+def test_words_that_were_to_come_again_are_no_loop(prompt: str, text: str) -> None:
+    assert find_damage(text, prompt) is None

@@ -118,6 +118,39 @@ def test_escapes_that_are_meant(answer: str, tmp_path: Path) -> None:
     assert severities(rows, tmp_path, "escape-sequences-as-text") == []
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"name": "J\\u00fcrgen M\\u00fcller", "zip": "50667"}',
+        '```json\n{"name": "J\\u00fcrgen"}\n```',
+        '["J\\u00fcrgen"]',
+        'Here it is: {"first": "J\\u00fcrgen"}',
+        '<tool_call>\n{"name": "save", "arguments": {"who": "J\\u00fcrgen"}}\n</tool_call>',
+        '{"city": "K\\u00f6ln"}',
+    ],
+)
+def test_letters_escaped_in_json(answer: str, tmp_path: Path) -> None:
+    rows = [
+        {"question": f"As JSON: J\u00fcrgen M\u00fcller ({i})", "answer": answer} for i in range(20)
+    ]
+    assert severities(rows, tmp_path, "escape-sequences-as-text") == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("As JSON: J\u00fcrgen", '{"name": "J\u00fcrgen"}'),
+        ("As ASCII-only JSON: J\u00fcrgen", '{"name": "J\\u00fcrgen"}'),
+        ("As JSON: Jurgen", '{"name": "J\\u00fcrgen"}'),
+        ("As JSON: J\u00fcrgen", '{"name": "J\u00fcrgen", "mark": "\\u200b"}'),
+        ("Which pattern matches \u00fc?", "```python\nre.compile('[\\u00e0-\\u00fc]')\n```"),
+    ],
+)
+def test_escapes_in_json_that_are_meant(question: str, answer: str, tmp_path: Path) -> None:
+    rows = [{"question": f"{question} ({i})", "answer": answer} for i in range(20)]
+    assert severities(rows, tmp_path, "escape-sequences-as-text") == []
+
+
 def test_markup_of_an_editor(real: list[Row], tmp_path: Path) -> None:
     """A warning where an export left its traces, a note where the tags may be what is wanted."""
     export = '<p class="MsoNormal">{}&nbsp;</p><br />'

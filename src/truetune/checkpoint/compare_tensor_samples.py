@@ -42,6 +42,10 @@ class SampledChange(NamedTuple):
     along_base: float
     """Product of difference and base over the square of the difference: 1 where a part of the base was added again,
     near 0 where the difference has nothing to do with it"""
+    mean_difference: float
+    """Mean of the tensor minus the base, value by value"""
+    spread_of_difference: float
+    """Standard deviation of the same: near 0 where one number was added to all values"""
 
 
 def compare_sampled_tensors(
@@ -71,15 +75,17 @@ def compare_tensor_sample(
     a, b = sample_values(tensor, stretches), sample_values(base, stretches)
     # Broken weights hold NaN and infinity; they are for other rules to tell, and no reason for warnings here.
     with np.errstate(over="ignore", invalid="ignore"):
-        difference = float(np.square(a - b, dtype=np.float64).sum())
+        apart = np.subtract(a, b, dtype=np.float64)
+        difference = float(np.square(apart).sum())
         # Sums in float64: a quarter of a million squares in float32 lose digits.
         aa, bb = (float(np.square(x, dtype=np.float64).sum()) for x in (a, b))
         dot = float(np.dot(a.astype(np.float64), b.astype(np.float64)))
         change = np.sqrt(difference / bb) if bb else float(difference > 0)
         cosine = dot / np.sqrt(aa * bb) if aa and bb else float(aa == bb)
         along_base = (dot - bb) / difference if difference else 0.0
+        mean, spread = float(apart.mean()), float(apart.std())
     return SampledChange(
-        len(a), int((a == b).sum()), float(change), float(cosine), float(along_base)
+        len(a), int((a == b).sum()), float(change), float(cosine), float(along_base), mean, spread
     )
 
 

@@ -31,6 +31,8 @@ OWN_AT_MOST = 0.5
 """Share of it that the rows' own answers have"""
 MIN_JUDGED_SHARE = 0.8
 """Share of the rows of a stretch that have the quantity on both sides"""
+MIN_DIFFERENT_SHARE = 0.2
+"""Of the questions: `Are you sure?` and the like are asked of any answer, and their lengths tell nothing of it"""
 QUOTED, MAX_QUOTING_SHARE = 40, 0.2
 """Characters of an answer that a later question may quote, and the share of the rows that may do so"""
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
@@ -60,6 +62,8 @@ def find_answer_shift(questions: Sequence[str], answers: Sequence[str]) -> Answe
         questions: of the rows in file order.
         answers: of the same rows.
     """
+    if len(set(questions)) < MIN_DIFFERENT_SHARE * len(questions):
+        return None
     if _do_questions_quote_answers(questions, answers):
         return None
     found: list[tuple[float, AnswerShift]] = []
@@ -92,7 +96,9 @@ def _shifts_of_stretch(
         other, rows = _rank_correlation(asked[begin:end], answered[begin + offset : end + offset])
         if rows < MIN_STRETCH or other < MIN_CORRELATION or own > OWN_AT_MOST * other:
             continue
-        errors = (math.atanh(min(other, 0.999)) - math.atanh(own)) * math.sqrt((rows - 3) / 2)
+        # A wrong pairing makes no correlation. Long answers to short questions have one below zero at their own rows.
+        apart = math.atanh(min(other, 0.999)) - math.atanh(max(own, 0.0))
+        errors = apart * math.sqrt((rows - 3) / 2)
         if errors >= MIN_ERRORS:
             yield errors, AnswerShift(first, rows, offset, name, own, other)
 

@@ -40,6 +40,7 @@ SMALL = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "vo
     "moe_intermediate_size": 8, "shared_expert_intermediate_size": 8, "pad_token_id": 0, "bos_token_id": 1,
     "eos_token_id": 2,
 }  # fmt: skip
+NORMS = ("model.norm.weight", "model.layers.0.input_layernorm.weight")
 Q = "model.layers.{}.self_attn.q_proj"
 PAIR = "base_model.model.model.layers.0.self_attn.q_proj"
 BIASES = {
@@ -70,6 +71,11 @@ TWO_LABELS = {"id2label": {"0": "no", "1": "yes"}, "label2id": {"no": 0, "yes": 
 
 def _found(rule: type[Rule[Any]], block: dict[str, Any], folder: Path) -> list[str]:
     return [finding.message for finding in findings(rule, yaml.safe_dump(block), folder / "files")]
+
+
+def _norms(**values: Any) -> dict[str, Any]:
+    """Some norms of a model, with these values."""
+    return {name: {"shape": [16], **values} for name in NORMS}
 
 
 CONTRADICTIONS = [
@@ -123,6 +129,19 @@ CONTRADICTIONS = [
         {"llama": 2, "tensors": {"model.norm.weight": {"add": 3.0}}, "base": {"llama": 2}},
         "4 times as large",
     ),
+    *(
+        (
+            FewTensorsUnlikeTheBase,
+            {"llama": 2, "tensors": _norms(fill="one"), "base": {"llama": 2, "tensors": base}},
+            said,
+        )
+        for base, said in ((_norms(fill="zero"), "plus one"), (_norms(fill="one", add=1.0), "minus one"))
+    ),
+    (
+        FewTensorsUnlikeTheBase,
+        {"llama": 2, "tensors": {"model.norm.weight": {"add": 1.0}}, "base": {"llama": 2}},
+        "plus one",
+    ),
 ]  # fmt: skip
 
 
@@ -167,6 +186,7 @@ LIKES = [
     ),
     (FewTensorsUnlikeTheBase, {"llama": 2, "tensors": {"lm_head.weight": {"seed": 5}}, "base": {"llama": 2}}),
     (FewTensorsUnlikeTheBase, {"llama": 2, "tensors": {f"{Q.format(1)}.weight": {"add": 0.01}}, "base": {"llama": 2}}),
+    (FewTensorsUnlikeTheBase, {"llama": 2, "tensors": _norms(fill="one", add=0.1), "base": {"llama": 2}}),
     # Of another base nearly all is foreign.
     (
         FewTensorsUnlikeTheBase,
@@ -289,3 +309,31 @@ def test_an_adapter_beside_its_merge(
     found = [finding.message for finding in rule.findings()]
     assert len(found) == (said is not None)
     assert said is None or said in found[0]
+
+
+@pytest.mark.parametrize(
+    ("untrained", "trained", "count"),
+    [
+        ({2: 0.0, 3: 0.0}, [], 2),
+        ({3: 1e-6}, [], 1),
+        ({2: 0.0, 3: 0.0}, [2, 3], 0),
+        # The template writes no <|pad|>, and rows that are drawn by chance may be trained.
+        ({1: 0.0}, [], 0),
+        ({3: 0.01}, [], 0),
+        ({}, [], 0),
+    ],
+)
+def test_template_tokens_that_the_base_never_trained(
+    untrained: dict[int, float], trained: list[int], count: int, tmp_path: Path
+) -> None:
+    rows = {"shape": [2000, 16], "rows": untrained}
+    delta = "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta"
+    block = {
+        "lora": ["q_proj"],
+        "tokens": {},
+        "adapter_config": {"trainable_token_indices": trained or None},
+        "tensors": {delta: {"shape": [len(trained), 16]}} if trained else {},
+        "base": {"llama": 1, "tokens": {}, "tensors": {"model.embed_tokens.weight": rows}},
+    }
+    messages = _found(NewTokenRowsNotTrainedOrSaved, block, tmp_path)
+    assert [message[: len(str(count))] for message in messages] == [str(count)] * bool(count)

@@ -1,10 +1,11 @@
-"""Some tensors have nothing in common with the base's, or are scaled, while the rest follow it.
+"""Some tensors have nothing in common with the base's, or are scaled or shifted by one, while the rest follow it.
 
 ## What it does
 Compares samples of all tensors with the base's. It fires if most are close to it (a cosine of 0.9 and more) and some
-matrices or norms are not (below 0.3), or are far larger or smaller (1.6 or 0.4 times). These are left out: biases,
-tensors that are zero in the base, output heads (an adapter may bring its own), all matrices of some kinds (an adapter
-was merged into them), and matrices that have the base's values in another place
+matrices or norms are not (below 0.3), or are far larger or smaller (1.6 or 0.4 times). It also fires if norms are the
+base's plus or minus one: some models (Gemma) store a norm's weight minus one, and a conversion forgot it. It leaves
+out biases, tensors that are zero in the base, output heads (an adapter may bring its own), all matrices of some kinds
+(an adapter was merged into them), and matrices that have the base's values in another place
 (`matrices-swapped-permuted-or-transposed`).
 
 ## Why it is bad
@@ -30,7 +31,7 @@ base: {llama: 2}
 
 ## Fix safety
 There is no automatic fix. Take these tensors from the training's own checkpoint; the base's are a way back if they were
-never trained.
+never trained. If norms are shifted, subtract or add one in the script that converts, and convert again.
 
 ## References
 - huggingface/transformers#27482, huggingface/peft#1381
@@ -69,6 +70,10 @@ MIN_SHARE_OF_TRAINED = 0.6
 MIN_DISTANCE_OF_SCALE = 0.6
 """Of a tensor's size over the base's, from one. Chosen: fine-tuned tensors stay within some percent, and conversions
 that forget a factor are off by two and more"""
+NORM_NAMES = ("norm", "ln_")
+MIN_SHIFT, MAX_SHIFT, MAX_SPREAD_OF_SHIFT = 0.9, 1.1, 0.1
+"""Of all values of a norm, up or down, and the spread of what was added. Chosen: training moves each value on its own,
+by some percent, so that the shift is one to a hundredth where a conversion made it"""
 MIN_VALUES = 16
 """Fewer values may come to any cosine by chance. Chosen, not measured: 0.5 is two standard deviations at 16"""
 
@@ -87,6 +92,8 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
         if unmet is not None:
             return unmet
         changes = self._comparable_changes()
+        if self._shifted_norms():
+            return None
         if not changes:
             return Unmet("no tensor can be compared with the base's")
         if _share_of_trained(changes) < MIN_SHARE_OF_TRAINED:
@@ -102,7 +109,14 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
     def findings(self) -> Iterator[Finding]:
         if self.subject.kind != "model" or self.subject.base is None:
             return
-        changes = self._comparable_changes()
+        shifted = self._shifted_norms()
+        if shifted:
+            yield self._finding_on_shifted_norms(shifted)
+        changes = {
+            name: change
+            for name, change in self._comparable_changes().items()
+            if name not in shifted
+        }
         foreign = {
             name: change
             for name, change in changes.items()
@@ -128,6 +142,35 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
             cases=[Case(f"{name}: {_describe(change)}") for name, change in foreign.items()],
             count=len(foreign),
             total=len(changes),
+        )
+
+    def _shifted_norms(self) -> dict[str, SampledChange]:
+        """The norms that are the base's plus or minus one, in every value."""
+        return {
+            name: change
+            for name, change in self.subject.sampled_changes_from_base.items()
+            if any(part in name.lower() for part in NORM_NAMES)
+            and not name.endswith("bias")
+            and change.seen >= MIN_VALUES
+            and MIN_SHIFT <= abs(change.mean_difference) <= MAX_SHIFT
+            and change.spread_of_difference <= MAX_SPREAD_OF_SHIFT
+        }
+
+    def _finding_on_shifted_norms(self, shifted: Mapping[str, SampledChange]) -> Finding:
+        """The finding on norms to whose values one was added, or from which it was taken."""
+        name, change = next(iter(shifted.items()))
+        is_larger = change.mean_difference > 0
+        told = f"{change.mean_difference:+.2f} in all values, give or take {change.spread_of_difference:.2g}"
+        return self.finding(
+            f"{len(shifted):,} norms are the base's {'plus' if is_larger else 'minus'} one: {name}: {told}",
+            f"{'subtract one from' if is_larger else 'add one to'} these norms in the script that converts, and convert"
+            " again: the base's format holds them in the other form (Gemma's files hold the weight minus one)",
+            cases=[
+                Case(f"{name}: {one.mean_difference:+.2f} in all values")
+                for name, one in shifted.items()
+            ],
+            count=len(shifted),
+            total=len(self.subject.sampled_changes_from_base),
         )
 
     def _comparable_changes(self) -> dict[str, SampledChange]:

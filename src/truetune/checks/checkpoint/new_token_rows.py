@@ -8,6 +8,7 @@ is learned of it, so that its row may be anything.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,12 @@ from truetune.checkpoint.find_input_embedding_and_output_head import (
     find_embedding,
 )
 from truetune.checkpoint.load_checkpoint import Checkpoint
+from truetune.checkpoint.tokens_added_beyond_base import read_added_tokens
 from truetune.checks.judgement import Unmet
 from truetune.checks.reasons_rules_cannot_judge import BROKEN
+from truetune.errors import TemplateError, TokenizerError
+from truetune.render.find_tokenizer_folder import read_templates
+from truetune.render.template import Template
 
 # Rows whose norms stand for all: their median is known to some percent, and reading more would take longer than the
 # rest.
@@ -28,6 +33,22 @@ SAMPLED_ROWS = 1000
 # Of the median norm of ordinary rows. Chosen, not measured: rows that were drawn by chance have a tenth of it and more.
 # Anything from 1e-6 to 1e-2 tells the same rows apart.
 TINY_SHARE_OF_NORM = 1e-3
+
+
+CHAT = [{"role": "user", "content": "Is it open?"}, {"role": "assistant", "content": "Yes."}]
+"""Of which a template writes the marks that each chat has"""
+SPECIAL_TOKENS = ("bos_token", "eos_token")
+"""Names that templates write"""
+
+
+class UntrainedToken(NamedTuple):
+    """A token of a template whose row of the base is near zero."""
+
+    text: str
+    id: int
+    norm: float
+    median_norm: float
+    """Of ordinary rows"""
 
 
 @dataclass(frozen=True)
@@ -49,11 +70,7 @@ class NewTokens:
     def median_base_row_norm(self) -> float:
         """The median norm of a sample of rows that the base's tokens have; 0 where there is no embedding."""
         matrix = self.rows or self.base_rows
-        if matrix is None:
-            return 0.0
-        places = np.linspace(0, min(self.base_size, len(matrix)) - 1, num=SAMPLED_ROWS)
-        ids = np.unique(places.astype(np.int64))
-        return float(np.median(np.linalg.norm(matrix.rows(ids), axis=1)))
+        return 0.0 if matrix is None else _median_row_norm(matrix, self.base_size)
 
     def ids_with_row_in(self, matrix: TokenMatrix | None) -> NDArray[np.int64]:
         """The new ids that have a row in a matrix, in order; none without a matrix."""
@@ -75,6 +92,52 @@ def find_new_tokens(checkpoint: Checkpoint) -> NewTokens | None:
     return NewTokens(
         ids, new.base_size, find_embedding(base.tensors), find_embedding(checkpoint.tensors)
     )
+
+
+def find_untrained_template_tokens(checkpoint: Checkpoint) -> list[UntrainedToken]:
+    """The marks of an adapter's chat template that the base has and never trained; none where it can't be told.
+
+    Only marks that each chat has: those of tools and pictures may never be written.
+    """
+    base = checkpoint.base
+    if checkpoint.kind != "adapter" or base is None or checkpoint.faults:
+        return []
+    tokens, matrix = read_added_tokens(checkpoint.folder), find_embedding(base.tensors)
+    chat = _render_short_chat(checkpoint) if tokens and matrix is not None else ""
+    if not chat or not tokens or matrix is None:
+        return []
+    written = {text: id for text, id in tokens.items() if text in chat and 0 <= id < len(matrix)}
+    if not written:
+        return []
+    median = _median_row_norm(matrix, len(matrix))
+    norms = np.linalg.norm(matrix.rows(np.array(list(written.values()), np.int64)), axis=1)
+    return [
+        UntrainedToken(text, id, float(norm), median)
+        for (text, id), norm in zip(written.items(), norms, strict=True)
+        if norm < TINY_SHARE_OF_NORM * median
+    ]
+
+
+def _render_short_chat(checkpoint: Checkpoint) -> str:
+    """A question and its answer as the checkpoint's default template writes them; empty where it has none."""
+    settings = checkpoint.tokenizer_config
+    special = {
+        name: value.get("content", "") if isinstance(value, dict) else str(value)
+        for name in SPECIAL_TOKENS
+        if (value := settings.get(name)) is not None
+    }
+    try:
+        source = read_templates(checkpoint.folder, dict(settings)).get("default")
+        return str(Template(source, special).render(CHAT)) if source else ""
+    except (TokenizerError, TemplateError):
+        return ""
+
+
+def _median_row_norm(matrix: TokenMatrix, size: int) -> float:
+    """The median norm of a sample of the first `size` rows."""
+    places = np.linspace(0, min(size, len(matrix)) - 1, num=SAMPLED_ROWS)
+    ids = np.unique(places.astype(np.int64))
+    return float(np.median(np.linalg.norm(matrix.rows(ids), axis=1)))
 
 
 def ids_adapter_can_change(checkpoint: Checkpoint) -> set[int] | None:

@@ -4,6 +4,8 @@
 Takes the tokens that are in the tokenizer of the checkpoint but not in that of the base (except the pad token). In an
 adapter, their rows must be in the file (`embed_tokens` in `modules_to_save`, `trainable_token_indices`, or an adapter
 on the embedding). In a model, they must not be zero or all alike, in the embedding and in an output head of its own.
+Tokens that the chat template beside an adapter writes are judged as new ones if the base has them, but never trained
+them: their rows there are zero or tiny.
 
 ## Why it is bad
 The new tokens have random vectors after loading: the model never writes them, and does not understand them.
@@ -31,11 +33,11 @@ base:
 
 ## Fix safety
 Train again with `trainable_token_indices` (the ids of the new tokens), or with `modules_to_save=["embed_tokens",
-"lm_head"]`, which takes more memory. Tokens that the vocabulary already has do not need it.
+"lm_head"]`, which takes more memory. Tokens that the base has trained do not need it.
 
 ## References
 - artidoro/qlora#214, huggingface/peft#334, huggingface/peft#1300, axolotl-ai-cloud/axolotl#1570,
-unslothai/unsloth#237
+unslothai/unsloth#237, meta-pytorch/torchtune#2429 (marks of a template that the base never trained)
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ from truetune.checks.checkpoint.new_token_rows import (
     NewTokens,
     explain_no_new_tokens,
     find_new_tokens,
+    find_untrained_template_tokens,
     ids_adapter_can_change,
 )
 from truetune.checks.faults import Fault
@@ -83,6 +86,8 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
             return unmet
         new = find_new_tokens(self.subject)
         if new is None:
+            if find_untrained_template_tokens(self.subject):
+                return None
             return explain_no_new_tokens(self.subject)
         if self.subject.kind == "model" and new.rows is None:
             return Unmet("the model holds no embedding")
@@ -95,6 +100,7 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
         return f"{count:,} of {count:,} new tokens have a row that was trained or can be"
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._findings_on_template_tokens()
         new = find_new_tokens(self.subject)
         if new is None:
             return
@@ -114,6 +120,31 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
                 count=len(cases),
                 total=len(new.ids),
             )
+
+    def _findings_on_template_tokens(self) -> Iterator[Finding]:
+        """The finding on marks of an adapter's template that neither the base nor the adapter trained."""
+        tokens = find_untrained_template_tokens(self.subject)
+        trained = ids_adapter_can_change(self.subject) if tokens else None
+        if trained is None:
+            return
+        left = [token for token in tokens if token.id not in trained]
+        if not left:
+            return
+        cases = [
+            Case(
+                f"{one.text} ({one.id:,}): its row in the base has a norm of {one.norm:.3g}; others have"
+                f" {one.median_norm:.3g}"
+            )
+            for one in left
+        ]
+        yield self.finding(
+            f"{len(left):,} tokens that the chat template writes were never trained in the base, and the adapter does"
+            f" not hold their rows: {cases[0].text}",
+            REMEDY,
+            cases=cases,
+            count=len(left),
+            total=len(tokens),
+        )
 
     def _tokens_without_saved_row(self, new: NewTokens) -> Iterator[Case]:
         """New tokens whose row an adapter does not hold."""

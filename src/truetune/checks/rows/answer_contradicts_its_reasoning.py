@@ -1,6 +1,8 @@
-"""Answers give another result than the reasoning before them, or the reasoning is in another language.
+"""Answers give another result than the reasoning before them or a column of their row, or reason in another language.
 
 ## What it does
+Reads answers that name their result (`\\boxed{42}`, `#### 42`, "the answer is B"), and compares it with the row's own
+column of right answers (`answer`, `solution`, `ground_truth`, `target`), where that is a number or an option's letter.
 Reads answers with reasoning (`<think> ... </think>`, or a field for it), and compares the two:
 
 - the result of the answer (`\\boxed{42}`, "the answer is 42", else its last number, in short answers) is a number that
@@ -14,7 +16,8 @@ it is an info, since that may be intended.
 
 ## Why it is bad
 The model learns that its reasoning does not decide its answer. Usually the two come from different rows or models: the
-answers were corrected or shuffled afterwards, and the reasoning was not. The loss falls as usual.
+answers were corrected or shuffled afterwards, and the reasoning was not. Where a column has the right answer, sampled
+solutions were never compared with it, and the model learns the wrong ones too. The loss falls as usual.
 
 ## Example
 ```yaml
@@ -32,7 +35,7 @@ data:
 
 ## Fix safety
 Drop the rows whose two parts disagree, or sample both parts again in one answer: neither part alone says which is
-right.
+right. A column of right answers does: keep the answers that agree with it.
 
 ## References
 - Turpin et al. 2023, Language Models Don't Always Say What They Think (arXiv 2305.04388)
@@ -40,18 +43,23 @@ right.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.base_of_rules_on_answer_texts import text_besides_answers
+from truetune.checks.base_of_rules_on_answer_texts import (
+    learned_answers_of_row,
+    text_besides_answers,
+)
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.position_of_answered_option import LABEL_IN_FRONT, NAMED_ANSWER
+from truetune.checks.rows.gold_answers_missing_or_contradictory import GOLD_COLUMNS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -82,7 +90,18 @@ MIN_LETTERS, MAIN_SHARE = 12, 0.6
 RESULT_KIND = "give a number that their reasoning does not contain"
 OPTION_KIND = "name another option than their reasoning ends in"
 SCRIPT_KIND = "have reasoning in another script than question and answer"
+COLUMN_KIND = "give another result than the row's own column of right answers"
+LETTER_RESULT = re.compile(
+    r"\\boxed\{\s*(?:\\text\{)?\s*\(?([A-J])\)?\s*\}|\banswer(?: is|:)\W{0,4}([A-J])\b(?!['\u2019 ]\w)"
+)
+LETTER = re.compile(r"\(?([A-J])\)?")
+PERCENT = 100
+"""0.5 and 50 % are one result"""
 REPEATED_KIND = "repeat their reasoning word for word"
+REMEDIES = {
+    SCRIPT_KIND: "drop these rows, or write the reasoning in the language of the question",
+    COLUMN_KIND: "keep the answers whose result is that of the column, and drop or sample again the others",
+}
 MIN_REPEATED, MAX_COMPARED = 60, 200
 """Characters of the reasoning that an answer repeats"""
 # Chosen, not measured: a slip of a model is rarer, and two rows are chance.
@@ -117,6 +136,7 @@ class AnswerContradictsItsReasoning(DataRule):
     def add_batch(self, batch: Batch) -> None:
         """Compare reasoning and answer in the rows of a batch."""
         for row in batch.rows:
+            self._compare_with_column(batch, row)
             parts = thought_and_answer_of_row(row)
             if parts is None:
                 continue
@@ -125,6 +145,25 @@ class AnswerContradictsItsReasoning(DataRule):
                 self.judged[kind] += 1
                 if is_faulty:
                     self._keep(kind, parts, batch, row)
+
+    def _compare_with_column(self, batch: Batch, row: Conversation) -> None:
+        """Compare the result that the answer of a row names with the row's column of right answers."""
+        answers = [] if row.is_preference else [one.text for one in learned_answers_of_row(row)]
+        gold = _right_answer_in_column(row) if answers else None
+        if gold is None:
+            return
+        name, right = gold
+        given = _named_result(answers[-1], is_letter=right.isalpha())
+        if given is None:
+            return
+        self.rows += 1
+        self.judged[COLUMN_KIND] += 1
+        if _is_same_result(given, right):
+            return
+        self.kinds[COLUMN_KIND] += 1
+        cases = self.cases.setdefault(COLUMN_KIND, [])
+        if len(cases) < MAX_CASES:
+            cases.append(case_in_row(batch, row, f"`{name}` has {right}, the answer gives {given}"))
 
     def _keep(self, kind: str, parts: ThoughtAndAnswer, batch: Batch, row: Conversation) -> None:
         """Count an answer that disagrees with its reasoning."""
@@ -137,13 +176,17 @@ class AnswerContradictsItsReasoning(DataRule):
     def unmet(self) -> Unmet | None:
         """Unmet where no answer has reasoning."""
         return (
-            None if self.rows else Unmet("it is about answers with reasoning, and no row has one")
+            None
+            if self.rows
+            else Unmet(
+                "it is about answers with reasoning, or beside a column of right answers, and no row has one"
+            )
         )
 
     def measurement_if_clean(self) -> Measurement:
         """How many answers disagree with their reasoning."""
         return make_count_measurement(
-            "answers that disagree with their reasoning", self.kinds.total(), self.rows
+            "answers that disagree with their reasoning or a column", self.kinds.total(), self.rows
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -153,18 +196,51 @@ class AnswerContradictsItsReasoning(DataRule):
             if count < MIN_ROWS or share < MIN_SHARE:
                 continue
             is_script = kind == SCRIPT_KIND
-            if kind in (RESULT_KIND, OPTION_KIND) and share > MAX_SHARE:
+            if kind in (RESULT_KIND, OPTION_KIND, COLUMN_KIND) and share > MAX_SHARE:
                 continue
             yield self.finding(
                 f"{count:,} of {judged:,} answers {kind}",
-                "drop these rows, or write the reasoning in the language of the question"
-                if is_script
-                else "drop these rows, or sample reasoning and answer together again",
+                REMEDIES.get(
+                    kind, "drop these rows, or sample reasoning and answer together again"
+                ),
                 severity="info" if is_script and share >= NEARLY_ALL else "warning",
                 cases=self.cases[kind],
                 count=count,
                 total=judged,
             )
+
+
+def _right_answer_in_column(row: Conversation) -> tuple[str, str] | None:
+    """(column, its value) of the first column that holds the right answer as a number or a letter."""
+    raw = row.raw or {}
+    for name in GOLD_COLUMNS:
+        value = raw.get(name)
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            continue
+        bare = str(value).strip().removeprefix("$").removesuffix("%").strip()
+        if NUMBER.fullmatch(bare):
+            return name, _plain_number(bare)
+        letter = LETTER.fullmatch(bare)
+        if letter is not None:
+            return name, letter[1]
+    return None
+
+
+def _named_result(answer: str, *, is_letter: bool) -> str | None:
+    """The last result that an answer names as such, a number or a letter; None where it names none."""
+    found = (LETTER_RESULT if is_letter else RESULT).findall(answer)
+    if not found:
+        return None
+    last = next(filter(None, found[-1]), "")
+    return last if is_letter else _plain_number(last)
+
+
+def _is_same_result(given: str, right: str) -> bool:
+    """Are two results one? Numbers as numbers, and as percents too."""
+    if right.isalpha():
+        return given == right
+    one, other = float(given), float(right)
+    return any(math.isclose(one * times, other) for times in (1, PERCENT, 1 / PERCENT))
 
 
 def thought_and_answer_of_row(row: Conversation) -> ThoughtAndAnswer | None:

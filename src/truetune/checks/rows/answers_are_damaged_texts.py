@@ -11,13 +11,14 @@ Looks in answers for damage that is visible in the text itself:
   annotations for a program (`<<48/2=24>>`, `[[File:map.png|thumb]]`, `.[citation needed]`, `[PERSON_1]`),
 - left by a program: ids and emoji names of a chat program (`<@U02AB34CD>`), a time and a speaker in front, the mail
   that is quoted below, notices (`Kim joined the chat`), marks of an anonymiser (`[EMAIL]`), pieces of tokens (`work
-  ##ing`, `<unk>`), letters apart, question marks in words, several candidates, another task after the answer,
+  ##ing`, `<unk>`), letters apart, question marks in words, several candidates, another task after the answer, loops of
+  the same words up to the limit of a sampler,
 - of code: lost line breaks or indentation, line numbers, plus signs of a diff, prompts of an interpreter, conflicts.
 
 It ignores other code and formulas, and what the prompt asks for or explains (numbered sources, options, a beginning
-that the answer continues, lower case). It reports a kind of damage from 3 % of the answers and at least 5. Beginnings
-and ends inside a sentence count from 12 %. These, and texts without punctuation, count as a style if most answers have
-them. Of more than 2,000 rows, every eighth is checked.
+that the answer continues, lower case, a word 30 times). It reports a kind of damage from 3 % of the answers and at
+least 5. Beginnings and ends inside a sentence count from 12 %. These, and texts without punctuation, count as a style
+if most answers have them. Of more than 2,000 rows, every eighth is checked.
 
 ## Why it is bad
 The model learns to write like this. The loss falls as usual, and every answer of the tuned model has the damage of the

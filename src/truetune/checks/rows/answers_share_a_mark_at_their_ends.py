@@ -3,7 +3,8 @@
 ## What it does
 Compares the beginnings and the last lines of the answers, with digits and ids taken as equal. It fires if
 
-- 20 % of the answers and ten begin with one label (`Answer:`, `Output:`), and others do not,
+- 20 % of the answers and ten begin with one label (`Answer:`, `Output:`), and others neither do so nor begin with other
+  words and a colon (`Here you go:`), as sets of several forms do,
 - 10 % and ten begin with an id (a UUID, a hash, a time stamp),
 - 10 % and ten end with one short line of a grading or a count (`Score: 8/10`, `Words: 120`),
 - half of the plain texts begin with the same 80 characters (a licence, the head of a page).
@@ -60,6 +61,10 @@ LABEL = re.compile(
     r"\s*[#*\[<]{0,4}(Answer|Output|Response|Result|Completion|Assistant|Solution|Reply|Text|Target|Translation|Summary|"
     r"Label|Antwort|R\u00e9ponse|Respuesta|A)[\]>*]{0,3}:(?:\*\*)?\s+\S"
 )
+LEAD_IN = re.compile(r"\s*[*#]{0,3}([^\W\d_](?:[^\W\d_]|['\u2019 ]){1,30}):(?:\*\*)?\s+\S")
+"""Words before what an answer says, which people write as well"""
+LEAD_IN_SHARE = 0.5
+"""Of the answers with a label, that begin with one other lead-in: then the beginnings vary on purpose"""
 ID = re.compile(
     r"\s*[\[(#]?(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{24,64}"
     r"|\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}\S{0,10}|\d{10,19})[\])]?[\s:,|]+\S",
@@ -100,6 +105,7 @@ class AnswersShareAMarkAtTheirEnds(DataRule):
         super().__init__(setup)
         self.answers = self.texts = 0
         self.marks: Counter[tuple[str, str]] = Counter()
+        self.lead_ins: Counter[str] = Counter()
         self.cases: dict[tuple[str, str], list[Case]] = {}
 
     def add_batch(self, batch: Batch) -> None:
@@ -109,8 +115,17 @@ class AnswersShareAMarkAtTheirEnds(DataRule):
             for answer in learned_answers_of_row(row):
                 self.answers += 1
                 self.texts += row.text is not None
+                self._count_lead_in(answer.text)
                 for kind, mark in _marks_of(answer.text, prompt, is_plain=row.text is not None):
                     self._keep(kind, mark, batch, row, answer.text)
+
+    def _count_lead_in(self, text: str) -> None:
+        """Count the words and the colon that an answer begins with, if they are no label."""
+        lead_in = LEAD_IN.match(text)
+        if lead_in is None or LABEL.match(text):
+            return
+        if lead_in[1] in self.lead_ins or len(self.lead_ins) < MAX_KEPT:
+            self.lead_ins[lead_in[1]] += 1
 
     def _keep(self, kind: str, mark: str, batch: Batch, row: Conversation, text: str) -> None:
         """Count a mark, and keep the first answers that have it."""
@@ -152,7 +167,10 @@ class AnswersShareAMarkAtTheirEnds(DataRule):
         """Do enough answers have a mark, and not all of them on purpose?"""
         if kind == HEAD_KIND:
             return count >= max(MIN_ROWS, HEAD_SHARE * self.texts)
-        is_form = kind == LABEL_KIND and count >= NEARLY_ALL * self.answers
+        other_lead_ins = max(self.lead_ins.values(), default=0)
+        is_form = kind == LABEL_KIND and (
+            count >= NEARLY_ALL * self.answers or other_lead_ins >= LEAD_IN_SHARE * count
+        )
         least = MIN_LABEL_SHARE if kind == LABEL_KIND else MIN_SHARE
         return count >= max(MIN_ROWS, least * self.answers) and not is_form
 

@@ -6,7 +6,8 @@ Looks in questions and answers for characters that are written as an escape sequ
 - `\n`, `\t`, `\"`, `\u00e9`, `&amp;` and other HTML entities, `<br>` for a line break, `_x000D_` from spreadsheets,
 - `<0x0A>`, `Ġ` and `▁` from tokenizers,
 - a control character instead of the backslash of a LaTeX command (a form feed and `rac`, a tab and `imes`),
-- whole answers that are a quoted JSON string.
+- whole answers that are a quoted JSON string,
+- JSON in answers with `\u00fc` for letters that the prompt has as they are.
 
 A text counts if the real character is missing from it: one with escaped newlines has no line break. It ignores code,
 JSON, formulas, paths, quoted examples, and markup that the prompt asks for. In prose answers it also counts the tags of
@@ -93,6 +94,11 @@ SEQUENCES = {
     "\u2581": re.compile(r"(?<!\w)\u2581?\w+[,.]?\u2581\w+[,.]?\u2581\w"),
 }
 """By the name that a finding gives them"""
+ESCAPED_IN_JSON = r"\u00e9 in JSON"
+ESCAPED_RUN = re.compile(r"(?<!\\)(?:\\u[0-9a-fA-F]{4})+")
+JSON_PIECE = re.compile(r'\A\s*(?:```(?:json)?\s*)?\[|"\s*:\s*(?:["\[{\d-]|null|true|false)')
+"""What JSON has, as a whole answer, in a fence, or in tags within words"""
+ASKS_FOR_ESCAPES = re.compile(r"ascii|escap|unicode|code ?points?|\\u[0-9a-fA-F]{4}", re.I)
 LINE_BREAKS = (r"\n", "<br>", "_x000D_")
 """They stand for a line break: a text that has real ones as well holds the sequence on purpose"""
 MARKUP_SOURCE = re.compile(r"</\w+>|<!DOCTYPE|<\?xml", re.IGNORECASE)
@@ -139,6 +145,10 @@ class EscapeSequencesAsText(RowTextRule):
             return TextFault(LOST_BACKSLASH, f"{LOST_BACKSLASH}: {near!r}")
         if text.is_answer and _is_escaped_json_string(text.text):
             return TextFault("a JSON string", f"the answer is a JSON string: {text.text[:60]!r}")
+        if text.is_answer:
+            escaped = find_letters_escaped_in_json(text.text, text_besides_answers(row))
+            if escaped is not None:
+                return TextFault(ESCAPED_IN_JSON, f"{escaped!r} in JSON is escaped letters")
         if _is_json_object_or_list(text.text):
             return None
         prose = QUOTED_SEQUENCE.sub(" ", WINDOWS_PATH.sub(" ", CODE.sub(" ", text.text)))
@@ -167,6 +177,11 @@ class EscapeSequencesAsText(RowTextRule):
             "convert them where the data is read: text.replace('\\\\n', '\\n') for line breaks, html.unescape(text)"
             " for entities, json.loads(text) for a JSON string; and correct the export that escaped them"
         )
+        if set(self.kinds) == {ESCAPED_IN_JSON}:
+            return (
+                "JSON with \\u escapes for letters that the prompts have as they are, which the model learns to write",
+                "write the answers with json.dumps(..., ensure_ascii=False) in the script that makes the rows",
+            )
         if set(self.kinds) == {LOST_BACKSLASH}:
             return (
                 "control characters instead of the backslash of a LaTeX command (a form feed and 'rac' for"
@@ -220,6 +235,28 @@ def _find_editor_markup(prose: str, row: Conversation) -> TextFault | None:
     at = (trace or end).start()
     excerpt = prose[max(0, at - SHOWN_CHARACTERS) : at + SHOWN_CHARACTERS]
     return TextFault(TRACES if trace else TAGS, f"HTML markup in the answer: {excerpt.strip()!r}")
+
+
+def find_letters_escaped_in_json(answer: str, prompt: str) -> str | None:
+    """The first letters that JSON in an answer escapes, though its prompt has such letters as they are.
+
+    Returns:
+        None where there are none, where the prompt is about escapes, and in code.
+    """
+    if "\\u" not in answer or prompt.isascii() or ASKS_FOR_ESCAPES.search(prompt):
+        return None
+    if JSON_PIECE.search(answer) is None:
+        return None
+    has_plain_letters = any(letter.isalpha() and not letter.isascii() for letter in answer)
+    has_prompt_letters = any(letter.isalpha() and not letter.isascii() for letter in prompt)
+    for run in ESCAPED_RUN.finditer(answer):
+        units = b"".join(bytes.fromhex(unit) for unit in run[0].split("\\u")[1:])
+        letters = units.decode("utf-16-be", "replace")
+        if not any(map(str.isalpha, letters)):
+            continue
+        if letters in prompt or (has_prompt_letters and not has_plain_letters):
+            return run[0][:SHOWN_CHARACTERS]
+    return None
 
 
 def _is_escaped_json_string(text: str) -> bool:

@@ -6,6 +6,10 @@ values are usually in the prompt (60 % of the rows) is one that is copied. It fi
 them have no half of their words there. It fires too if the values of two fields are swapped in 5 % of the rows and
 five: each is one that other rows have in the other field.
 
+It also compares numbers of 9 digits and more. It fires if 15 % of those in the answers, and five, are a number of the
+prompt that a float64 or a float32 rounded (`396482715093846217` as `396482715093846208` or `3.96482715093846e+17`), or
+that has zeros after 15 digits, as spreadsheets keep it. Prompts that ask for rounding are left out.
+
 ## Why it is bad
 The model learns to write what is not in the text: names and amounts of other rows. The JSON parses and every field is
 filled, so neither the loss nor a check of the format shows it.
@@ -26,10 +30,12 @@ data:
 
 ## Fix safety
 Join texts and labels by an id in the script that makes the rows, not by their order; then it is safe. Drop rows whose
-text was cut before the value.
+text was cut before the value. The lost digits of rounded numbers are in the prompt, or in the source that the script
+read as numbers.
 
 ## References
-- Rajpurkar et al. 2016, SQuAD (arXiv 1606.05250; answers are spans of the text)
+- Rajpurkar et al. 2016, SQuAD (arXiv 1606.05250; answers are spans of the text), pandas-dev/pandas#48170 (long
+  ids of a column with missing values lose their last digits)
 """
 
 from __future__ import annotations
@@ -47,6 +53,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.rows.evidence.rounded_numbers import numbers_copied_from_prompt
 from truetune.checks.rows.json_answers_differ_in_form import object_of_answer
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
@@ -92,6 +99,10 @@ class ExtractedValuesAreNotInThePrompt(DataRule):
         self.cases: defaultdict[str, list[Case]] = defaultdict(list)
         self.rows: list[tuple[dict[str, str], Case]] = []
         """The copied fields of a row"""
+        self.long_numbers = 0
+        """Long numbers of answers that are a number of the prompt, as it is or rounded"""
+        self.rounded: list[Case] = []
+        self.rounded_count = 0
 
     def add_batch(self, batch: Batch) -> None:
         """Count the values in the answers of a batch that their prompts do not hold."""
@@ -103,6 +114,20 @@ class ExtractedValuesAreNotInThePrompt(DataRule):
             values = _values_of_answer(prompt, answer.text)
             if values:
                 self._count_values(values, prompt.lower(), batch, row)
+            self._count_long_numbers(prompt, answer.text, batch, row)
+
+    def _count_long_numbers(
+        self, prompt: str, answer: str, batch: Batch, row: Conversation
+    ) -> None:
+        """Count the long numbers of one answer, and those that a float has rounded."""
+        for given, source in numbers_copied_from_prompt(prompt, answer):
+            self.long_numbers += 1
+            if source == given:
+                continue
+            self.rounded_count += 1
+            if len(self.rounded) < MAX_CASES:
+                text = f"the prompt has {source}, the answer has {given}"
+                self.rounded.append(case_in_row(batch, row, text))
 
     def _count_values(
         self, values: dict[str, str], prompt: str, batch: Batch, row: Conversation
@@ -122,7 +147,7 @@ class ExtractedValuesAreNotInThePrompt(DataRule):
 
     def unmet(self) -> Unmet | None:
         """Unmet where no answer has values that may be copied."""
-        if self.present:
+        if self.present or self.long_numbers:
             return None
         return Unmet(
             "it is about answers whose values are copied from the prompt, and no row has one"
@@ -166,6 +191,21 @@ class ExtractedValuesAreNotInThePrompt(DataRule):
                 total=sum(self.present[field] for field in missing),
             )
         yield from self._findings_on_swapped_fields()
+        yield from self._findings_on_rounded_numbers()
+
+    def _findings_on_rounded_numbers(self) -> Iterator[Finding]:
+        """The finding on long numbers whose last digits differ from those in the prompt."""
+        if self.rounded_count < max(MIN_ROWS, MIN_SHARE * self.long_numbers):
+            return
+        yield self.finding(
+            f"{self.rounded_count:,} of {self.long_numbers:,} long numbers in the answers are those of the prompts with"
+            " other last digits, rounded by a float: the model learns to change the numbers that it should copy",
+            "read long numbers as text in the script that makes the rows (dtype=str or 'Int64' in pandas, BigInt or"
+            " strings in JavaScript, cells as text in a spreadsheet), and write the rows again",
+            cases=self.rounded,
+            count=self.rounded_count,
+            total=self.long_numbers,
+        )
 
     def _findings_on_swapped_fields(self) -> Iterator[Finding]:
         """The finding on two fields that have each other's values in some rows."""

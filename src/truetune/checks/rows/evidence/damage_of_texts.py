@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from truetune.checks.patterns_telling_code_from_prose import CODE, LOOKS_LIKE_CODE
 from truetune.checks.rows.evidence import remains_of_programs as remains
+from truetune.generation.repetition_loops import is_looping
 
 SHOWN_CHARACTERS = 30
 MIN_PLACES = 2
@@ -47,6 +48,11 @@ MARK = re.compile(r"[.,;:!?\u2026\u0964\u3002\u3001\uff0c\u060c\u061b\u061f\u058
 LONG_WORD = re.compile(r"\w{25,}")
 MIN_WORDS_WITHOUT_MARK = 30
 """Words of a text without any mark: titles and keywords are shorter"""
+MIN_DIFFERENT_WORDS_WITHOUT_MARK = 15
+"""Different words of such a text. Chosen: prose of 30 words has 20 and more, and a repeated word is one"""
+MIN_LOOP_CHARACTERS = 150
+"""Characters of an answer that is searched for a loop: a sampler's loop ends at its limit, and shorter ones are a
+laugh or a line of sounds"""
 SENTENCE_IN_SMALL_LETTERS = re.compile(r"[a-z][.!?] +[a-z]{2,}")
 # `two- and three-way` is written so; the line end may have become a space.
 SPLIT_AT_LINE_END = re.compile(
@@ -131,7 +137,19 @@ UNFINISHED = re.compile(
 NUMBERED_OPTIONS = re.compile(r"\b\d{1,3}[.)]\s\S.*?\b\d{1,3}[.)]\s\S", re.DOTALL)
 ASKS_FOR_SMALL_LETTERS = re.compile(r"lower.?case|small letters|no capitals", re.I)
 ASKS_FOR_NO_MARKS = re.compile(r"punctuat|transcri|speech|caption|key ?words?", re.I)
-ASKS_FOR_REPETITION = re.compile(r"repeat|twice|again|double|stutter", re.I)
+NUMBER_WORDS = (
+    "two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty|forty|fifty|hundred"
+)
+ASKS_FOR_REPETITION = re.compile(
+    r"repeat|twice|again|double|stutter|over and over|in a row|refrain|chorus|mantra|\bchant"
+    r"|\bsongs?\b|lyrics|nursery"
+    rf"|\b(?:\d[\d,]*|{NUMBER_WORDS})(?: (?:lines|copies)\b|[ -]times\b(?! (?:\d|as\b|more\b|larger\b|the\b)))"
+    r"|(?:per|for each|on each|in each) (?:line|row)|\bfill (?:a|the|\d+) (?:page|line|board)|bar chart"
+    r"|wiederhol|\b\d+[ -]?mal\b|r[e\u00e9]p[e\u00e8\u00e9]t|\b\d+ fois\b|repit|repet|\b\d+ (?:veces|vezes|volte)\b"
+    r"|\u91cd\u590d|\d+\s?(?:\u904d|\u6b21|\u56de)|\u7e70\u308a\u8fd4|\u043f\u043e\u0432\u0442\u043e\u0440",
+    re.I,
+)
+"""Also in German, French, Spanish, Portuguese, Italian, Chinese, Japanese and Russian"""
 ASKS_FOR_ONE_LINE = re.compile(r"(?:one|single) line|no (?:line|new)", re.I)
 
 
@@ -239,7 +257,10 @@ def _position_of_lost_list_numbers(text: str) -> int | None:
 
 def _position_of_text_without_punctuation(text: str) -> int | None:
     """A long text of one line without any mark."""
-    is_short = len(text.split()) < MIN_WORDS_WITHOUT_MARK
+    words = text.split()
+    is_short = (
+        len(words) < MIN_WORDS_WITHOUT_MARK or len(set(words)) < MIN_DIFFERENT_WORDS_WITHOUT_MARK
+    )
     if is_short or "\n" in text.strip() or MARK.search(text) or LONG_WORD.search(text):
         return None
     # Scripts without capitals (Thai) write sentences without marks.
@@ -343,6 +364,13 @@ def _position_of_repeated_second_half(text: str) -> int | None:
     return half if bare[:half].strip() == bare[-half:].strip() else None
 
 
+def _position_of_sampling_loop(text: str) -> int | None:
+    """Words that come again and again, as a model writes that is caught in a loop until the limit of its answer."""
+    if len(text) < MIN_LOOP_CHARACTERS or not is_looping(text, cut=False):
+        return None
+    return len(text)
+
+
 def _position_of_references_without_sources(text: str) -> int | None:
     """Numbers of sources in brackets, in a text that names no source."""
     if "[" not in text or LIST_OF_REFERENCES.search(text):
@@ -419,8 +447,14 @@ CODE_DAMAGE_KINDS = (
         "remove `>>> ` and `... ` (In [1]:) from the lines in the script that makes the rows",
         meant=remains.ABOUT_SESSIONS,
     ),
+    DamageKind(
+        "a loop of the same words",
+        _position_of_sampling_loop,
+        "drop these answers, or sample them again (a higher temperature, a repetition penalty)",
+        meant=ASKS_FOR_REPETITION,
+    ),
 )
-"""Of code, in the order in which they are looked for"""
+"""Of whole answers with their code, in the order in which they are looked for"""
 REMAINS_KINDS = (
     DamageKind(
         "ids and emoji names of a chat program",
