@@ -90,6 +90,7 @@ OF_TRL = (
     _row("num_completions_to_print", "log_completions", methods=("grpo",)),
     _row("packing_strategy", "packing", methods=("sft",)),
     _row("bnb_4bit_quant_type use_bnb_nested_quant bnb_4bit_quant_storage", "load_in_4bit"),
+    _row("model_init_kwargs.router_aux_loss_coef", "model_init_kwargs.output_router_logits"),
 )  # fmt: skip
 OF_AXOLOTL = (
     _row("cosine_min_lr_ratio lr_quadratic_warmup", "lr_scheduler", "cosine", "rex", default="cosine"),
@@ -106,6 +107,9 @@ OF_AXOLOTL = (
     _row("gradient_checkpointing_kwargs", "gradient_checkpointing"),
     _row("chat_template_jinja", "chat_template", "jinja", needs_written_switch=True),
     _row("loraplus_lr_embedding", "loraplus_lr_ratio"),
+    # The models of transformers add the load-balancing loss of their experts only where they return the router's logits.
+    _row("overrides_of_model_config.router_aux_loss_coef", "overrides_of_model_config.output_router_logits"),
+    _row("model_config.router_aux_loss_coef", "model_config.output_router_logits"),
     _row("trl.vllm_gpu_memory_utilization trl.vllm_max_model_len trl.vllm_server_host trl.vllm_server_port"
          " trl.vllm_mode trl.vllm_server_timeout", "trl.use_vllm", methods=("grpo",)),
 )  # fmt: skip
