@@ -8,7 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from truetune.generation.reward_trial import BEFORE_A_COMMA, SpellingScores, TriedCompletion, is_above
+from truetune.generation.reward_trial import (
+    BEFORE_A_COMMA,
+    SpellingScores,
+    TriedCompletion,
+    is_above,
+)
 from truetune.generation.verifier_comparison import ComparedCompletion
 from truetune.rewards.answer_forms import (
     AnswerForm,

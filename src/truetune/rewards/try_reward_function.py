@@ -58,10 +58,10 @@ from truetune.rewards.rows_for_rewards import (
     right_answer_of,
     with_labels,
 )
+from truetune.rewards.score_completions import CompletionScorer, RowCompletion, TooManyFailures
 from truetune.rewards.score_completions_after_opened_marks import (
     try_completions_after_opened_mark,
 )
-from truetune.rewards.score_completions import CompletionScorer, RowCompletion, TooManyFailures
 from truetune.rewards.score_other_spellings import (
     try_answers_after_others,
     try_answers_after_wrong_ones,

@@ -141,7 +141,6 @@ class PreparedRowsOlderThanData(ConfigRule):
             ],
         )
 
-
     def _finding_on_rows_of_other_data(self, name: str, other: _OtherRows) -> Finding:
         """The finding on tokenized rows that are not those of the data set which the settings name."""
         config = self.subject

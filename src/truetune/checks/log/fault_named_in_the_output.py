@@ -82,7 +82,9 @@ class FaultNamedInTheOutput(OutputRule):
                 continue  # fixed-loss-scale-skips-steps or loss-scale-collapses says so, with the cause
             rows = _rows_that_warnings_are_about(output, notice)
             is_rare = rows > 0 and notice.count <= max(1, FEW_ROWS * rows)
-            counted = f" ({notice.count:,} of {rows:,} rows are ignored in the loss)" if rows else ""
+            counted = (
+                f" ({notice.count:,} of {rows:,} rows are ignored in the loss)" if rows else ""
+            )
             yield self.finding(
                 f"the output says: {known.title}{counted}",
                 known.advice.replace("{gpu}", "SIZE"),

@@ -132,6 +132,8 @@ class RightPaddingAtGeneration(SourceRule):
         traced = {one.node: one for one in last_positions_read(self.subject)}
         pooled = {one.node: one for one in last_states_pooled_under_right_padding(self.subject)}
         for last_position_read in (pooled | traced).values():
+            if _is_chosen_by_mask(self.subject, last_position_read.node):
+                continue  # the script reads it where the mask shows that no row ends in padding
             side = (
                 "on the right"
                 if last_position_read.is_right
@@ -159,6 +161,14 @@ class RightPaddingAtGeneration(SourceRule):
             severity=severity,
             cases=[case_of_node(self.subject, generation), case_of_node(self.subject, padding)],
         )
+
+
+def _is_chosen_by_mask(module: Module, node: ast.AST) -> bool:
+    """Does a place run only where a mask has some value?"""
+    return any(
+        isinstance(outer, ast.If | ast.IfExp) and "mask" in ast.unparse(outer.test)
+        for outer in module.parents(node)
+    )
 
 
 def _generations_padded_but_not_left(module: Module) -> Iterator[tuple[Call, Call, str | None]]:

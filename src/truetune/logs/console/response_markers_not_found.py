@@ -16,7 +16,9 @@ MARKER_WARNING = re.compile(
     r"Could not find (?:response|instruction) key `(?P<marker>(?!\[\d)[^`]{2,200})` in (?:the )?following instance:"
     r" ?(?P<row>.*)"
 )
-MARKER_BEGIN = re.compile(r"Could not find (?:response|instruction) key `(?P<begin>(?!\[\d)[^`]{0,200})$")
+MARKER_BEGIN = re.compile(
+    r"Could not find (?:response|instruction) key `(?P<begin>(?!\[\d)[^`]{0,200})$"
+)
 """A warning whose marker has line breaks of its own: it ends on a later line"""
 MAX_MARKER_LINES = 4
 """Lines of one marker; those of templates have two"""
