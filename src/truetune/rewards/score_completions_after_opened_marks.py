@@ -1,4 +1,4 @@
-"""Scores completions as a policy writes them after a prompt that ends in `<think>`, beside the same ones with that mark.
+"""Scores completions as a policy writes them after a prompt that ends in `<think>`, beside the same ones with the mark.
 
 Templates of reasoning models open the thoughts in the prompt. What the policy writes then begins within them, and a
 function that wants `<think>` in the completion never sees it. The two completions of a pair differ by the mark alone.

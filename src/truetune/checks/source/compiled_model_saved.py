@@ -3,7 +3,8 @@
 ## What it does
 Looks at what `torch.compile(model)` returns: whether an adapter is put on it (`get_peft_model`, a trainer with
 `peft_config`), and whether its `state_dict()` is saved. The first is an error, the second a warning. Not reported:
-files that strip or name the prefix (also another script of the project that loads files), and `save_pretrained` of the compiled model, which saves the model inside.
+files that strip or name the prefix (also another script of the project that loads files), and `save_pretrained` of the
+compiled model, which saves the model inside.
 
 ## Why it is bad
 The wrapper's state has `_orig_mod.` in each name. An adapter that is saved with it fits no base: peft only warns about

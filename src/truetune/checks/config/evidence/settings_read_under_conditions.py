@@ -107,7 +107,7 @@ OF_AXOLOTL = (
     _row("gradient_checkpointing_kwargs", "gradient_checkpointing"),
     _row("chat_template_jinja", "chat_template", "jinja", needs_written_switch=True),
     _row("loraplus_lr_embedding", "loraplus_lr_ratio"),
-    # The models of transformers add the load-balancing loss of their experts only where they return the router's logits.
+    # Models of transformers add the load-balancing loss of their experts only where they return the router's logits.
     _row("overrides_of_model_config.router_aux_loss_coef", "overrides_of_model_config.output_router_logits"),
     _row("model_config.router_aux_loss_coef", "model_config.output_router_logits"),
     _row("trl.vllm_gpu_memory_utilization trl.vllm_max_model_len trl.vllm_server_host trl.vllm_server_port"
