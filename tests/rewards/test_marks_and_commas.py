@@ -124,10 +124,10 @@ def test_a_mark_that_the_prompt_does_not_open(tmp_path: Path, prompt: str) -> No
 def test_a_comma_behind_the_number(tmp_path: Path, name: str) -> None:
     severity, message = messages_of(tmp_path, name, "What is {}?")["reward-refuses-equal-spellings"]
     assert severity == "warning"
-    assert "words behind a comma" in message
+    assert "words after a comma" in message
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_numbers_that_begin_with_a_digit(tmp_path: Path, name: str) -> None:
     found = messages_of(tmp_path, name, "What is {}?").get("reward-refuses-equal-spellings")
-    assert found is None or "words behind a comma" not in found[1]
+    assert found is None or "words after a comma" not in found[1]

@@ -32,8 +32,8 @@ Dependence = Literal["answer", "form", "nothing", "unknown"]
 AccessKind = Literal["network", "writes", "reads", "starts a process"]
 Comparison = Literal["again", "in another order", "alone", "in a new process", "after another row"]
 """How the second score of a completion was got"""
-BEFORE_A_COMMA = "X, and words behind a comma"
-"""The spelling of a number in a sentence that goes on"""
+BEFORE_A_COMMA = "X, and words after a comma"
+"""The spelling of a number in a sentence that continues"""
 # Scores come as float32 where a function gives a tensor: seven digits.
 RELATIVE_TOLERANCE = 1e-6
 """Of two scores that count as equal"""

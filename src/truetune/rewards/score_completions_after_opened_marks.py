@@ -4,7 +4,7 @@ Templates of reasoning models open the thoughts in the prompt. What the policy w
 function that wants `<think>` in the completion never sees it. The two completions of a pair differ by the mark alone.
 
 The trade-off: prompts that are messages are judged only if their last turn is the assistant's, since what a template
-adds behind them is not known here.
+adds after them is not known here.
 """
 
 from __future__ import annotations

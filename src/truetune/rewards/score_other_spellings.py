@@ -33,8 +33,8 @@ ASKS_FOR_NO_COMMAS = re.compile(
     re.IGNORECASE,
 )
 """In a prompt that wants the numbers as the function reads them"""
-SENTENCE_THAT_GOES_ON = "The answer is {} apples{} in total."
-"""With the answer, and with a comma or nothing behind its unit"""
+SENTENCE_THAT_CONTINUES = "The answer is {} apples{} in total."
+"""With the answer, and with a comma or nothing after its unit"""
 PROSE = "The answer is X."
 """The name of the form, and the form with X for the answer"""
 
@@ -132,7 +132,7 @@ def try_answers_after_others(trial: TrialInProgress) -> None:
 
 
 def try_answers_before_a_comma(trial: TrialInProgress) -> None:
-    """Score right numbers in a sentence that goes on behind a comma, where the same sentence without it is paid.
+    """Score right numbers in a sentence that continues after a comma, where the same sentence without it is paid.
 
     A pattern such as `[\\d,]+` takes a bare comma for the last number of a text.
     """
@@ -144,9 +144,9 @@ def try_answers_before_a_comma(trial: TrialInProgress) -> None:
         answer = trial.answers[row.number]
         if answer.kind != "number":
             continue
-        plain = SENTENCE_THAT_GOES_ON.format(answer.text, "")
-        wrong = SENTENCE_THAT_GOES_ON.format(trial.wrong_of(row).first, "")
-        text = SENTENCE_THAT_GOES_ON.format(answer.text, ",")
+        plain = SENTENCE_THAT_CONTINUES.format(answer.text, "")
+        wrong = SENTENCE_THAT_CONTINUES.format(trial.wrong_of(row).first, "")
+        text = SENTENCE_THAT_CONTINUES.format(answer.text, ",")
         right, of_wrong, with_comma = trial.score(
             [RowCompletion(row, one) for one in (plain, wrong, text)]
         )

@@ -5,9 +5,9 @@ Fills some 30 forms (`\boxed{X}`, `<answer>X</answer>`, `#### X`, `The answer is
 the right answers of a few rows and with wrong ones, and forms that the prompts show. It fires where no right answer
 scores above a wrong one. Functions that take further columns, run code, or parse completions as JSON or XML, are not
 judged without `--golden`; with it, it fires where the golden completions get no more than wrong ones. If all prompts
-end with a mark (`<think>`), it also tries completions that go on from there: it fires where only those that begin with
-the mark again are paid, also for functions that score the form alone. `truetune lint` finds some of these in the source
-(`reward-is-never-given`).
+end with a mark (`<think>`), it also tries completions that continue from there: it fires where only those that begin
+with the mark again are paid, also for functions that score the form alone. `truetune lint` finds some of these in the
+source (`reward-is-never-given`).
 
 ## Why it is bad
 No completion of the policy can be paid for its answer. All advantages are 0, and the loss is 0 as in a healthy run.
@@ -140,7 +140,7 @@ class RewardNeverPaysItsReferences(RewardRule):
         mark = tried.name
         return self.finding(
             f"{name} only pays completions that begin with {mark}, and all prompts already end with it: what the policy"
-            " writes behind them is never paid",
+            " writes after them is never paid",
             f"make the mark optional in the pattern (^(?:{mark})?), or score {mark} together with the completion:"
             f' text = "{mark}" + text',
             cases=[

@@ -154,7 +154,7 @@ class EvaluatedOnTrainingRows(SourceRule):
         for one in splits_drawn_again(self.subject):
             script = Path(one.training.path).name
             yield self.finding(
-                f"these rows are split anew, and {script} holds out other rows ({one.unseeded}): most of the rows that"
+                f"these rows are split again, and {script} holds out other rows ({one.unseeded}): most of the rows that"
                 " are evaluated here were trained on",
                 "give both splits the same seed (seed=0; random_state=0 in scikit-learn; a seeded generator for"
                 " random_split), train again, or save the held-out rows in the training and load them here",
