@@ -120,7 +120,7 @@ class PreparedRowsOlderThanData(ConfigRule):
             DEFAULT_FOLDER if config.stack == "axolotl" else None
         )
         prepared = _write_times_of_encoded_data_sets(config, name) if name else []
-        if not prepared:
+        if name is None or not prepared:
             return
         other = _rows_of_other_data(config, name) if config.stack == "llama-factory" else None
         if other is not None:
