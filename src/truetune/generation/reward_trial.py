@@ -32,6 +32,8 @@ Dependence = Literal["answer", "form", "nothing", "unknown"]
 AccessKind = Literal["network", "writes", "reads", "starts a process"]
 Comparison = Literal["again", "in another order", "alone", "in a new process", "after another row"]
 """How the second score of a completion was got"""
+BEFORE_A_COMMA = "X, and words after a comma"
+"""The spelling of a number in a sentence that continues"""
 # Scores come as float32 where a function gives a tensor: seven digits.
 RELATIVE_TOLERANCE = 1e-6
 """Of two scores that count as equal"""
@@ -275,6 +277,8 @@ class RewardTrial:
     """Right answers after a wrong one that is taken back, in a form in which the first of two answers is paid"""
     thoughts_over_lines: SpellingScores | None = None
     """Completions with thoughts over two lines, where the same ones on one line are paid"""
+    after_opened_mark: SpellingScores | None = None
+    """Completions without the mark with which the prompts end, where the same ones that begin with it are paid"""
     numbers_read_in_part: SpellingScores | None = None
     """Wrong numbers with a separator of thousands, one part of which is the right answer; `paid` counts those that are
     paid as it"""

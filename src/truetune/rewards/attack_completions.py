@@ -19,6 +19,8 @@ from truetune.rewards.answer_forms import AnswerForm
 from truetune.rewards.respell_objects import object_with_another_value
 from truetune.rewards.rows_for_rewards import RightAnswer
 
+FORMULA_BEGINNINGS = ("\\boxed{", "\\fbox{", "$", "\\(", "\\[")
+"""How a formula of LaTeX begins"""
 EMPTY_TEXTS = ("", " \n", "?", "I don't know.", "Sorry, I can't help with that.")
 """Texts that say nothing"""
 NOTHING_WORDS = ("none", "null", "n/a", "nothing", "unknown", "i don't know", "nan")
@@ -247,8 +249,8 @@ def _parts(form: AnswerForm, answer: RightAnswer) -> Iterator[Attack]:
             yield Attack("near miss", "a number that is cut to the same whole one", form.fill(cut))
         if len(digits) > 1 and digits.isdigit():
             yield Attack("part", "its first digit", form.fill(digits[0]))
-            # Four digits and more may be grouped by spaces.
-            if len(digits) < 4:
+            # Four digits and more may be grouped by spaces; in formulas of LaTeX no space is printed at all.
+            if len(digits) < 4 and not _is_formula(form):
                 yield Attack("near miss", "its digits with spaces", form.fill(" ".join(text)))
     elif answer.kind == "letter" and not form.before and not form.after:
         # A function of bare texts alone reads their first letter.
@@ -265,6 +267,11 @@ def _parts(form: AnswerForm, answer: RightAnswer) -> Iterator[Attack]:
         if len(text) >= 4:
             yield Attack("part", "its first half", form.fill(text[: len(text) // 2]))
             yield Attack("part", "its first letter", form.fill(text[0]))
+
+
+def _is_formula(form: AnswerForm) -> bool:
+    """Does a form put its answer into a formula of LaTeX?"""
+    return form.before.rstrip().endswith(FORMULA_BEGINNINGS)
 
 
 def _longer(number: str) -> str:

@@ -330,7 +330,10 @@ def _text_of_prompt(prompt: Any) -> str:
 
 
 def _unread_arguments(function: Any) -> list[str]:
-    """The named arguments that a function never reads, by its code; empty where that can't be told."""
+    """The arguments that a function never reads, by its code; empty where that can't be told.
+
+    `**` stands for all further ones, where it takes them and never reads them.
+    """
     code = getattr(_innermost_function(function), "__code__", None)
     if code is None or {"locals", "vars"} & set(code.co_names):
         return []
@@ -341,7 +344,12 @@ def _unread_arguments(function: Any) -> list[str]:
             # Newer Pythons load two names with one instruction.
             value = instruction.argval
             read |= set(value) if isinstance(value, tuple) else {value}
-    return [name for name in names if name not in read]
+    unread = [name for name in names if name not in read]
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        takes_positional = bool(code.co_flags & inspect.CO_VARARGS)
+        further = code.co_varnames[len(names) + takes_positional]
+        unread += [] if further in read else ["**"]
+    return unread
 
 
 async def _awaited(value: Any) -> Any:

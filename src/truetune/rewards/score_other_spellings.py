@@ -8,7 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from truetune.generation.reward_trial import SpellingScores, TriedCompletion, is_above
+from truetune.generation.reward_trial import (
+    BEFORE_A_COMMA,
+    SpellingScores,
+    TriedCompletion,
+    is_above,
+)
 from truetune.generation.verifier_comparison import ComparedCompletion
 from truetune.rewards.answer_forms import (
     AnswerForm,
@@ -28,6 +33,8 @@ ASKS_FOR_NO_COMMAS = re.compile(
     re.IGNORECASE,
 )
 """In a prompt that wants the numbers as the function reads them"""
+SENTENCE_THAT_CONTINUES = "The answer is {} apples{} in total."
+"""With the answer, and with a comma or nothing after its unit"""
 PROSE = "The answer is X."
 """The name of the form, and the form with X for the answer"""
 
@@ -122,6 +129,35 @@ def try_answers_after_others(trial: TrialInProgress) -> None:
         row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
         paid = sum(is_paid for _, _, is_paid in outcomes)
         trial.after_others = SpellingScores(PROSE, row.number, text, len(outcomes), paid)
+
+
+def try_answers_before_a_comma(trial: TrialInProgress) -> None:
+    """Score right numbers in a sentence that continues after a comma, where the same sentence without it is paid.
+
+    A pattern such as `[\\d,]+` takes a bare comma for the last number of a text.
+    """
+    others = trial.after_others
+    if others is None or others.paid < others.rows:
+        return
+    outcomes: list[tuple[RewardRow, str, bool]] = []
+    for row in trial.answered_rows:
+        answer = trial.answers[row.number]
+        if answer.kind != "number":
+            continue
+        plain = SENTENCE_THAT_CONTINUES.format(answer.text, "")
+        wrong = SENTENCE_THAT_CONTINUES.format(trial.wrong_of(row).first, "")
+        text = SENTENCE_THAT_CONTINUES.format(answer.text, ",")
+        right, of_wrong, with_comma = trial.score(
+            [RowCompletion(row, one) for one in (plain, wrong, text)]
+        )
+        if is_above(right, of_wrong):
+            outcomes.append((row, text, _is_nearer_to_right(with_comma, right, of_wrong)))
+    if outcomes:
+        row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
+        paid = sum(is_paid for _, _, is_paid in outcomes)
+        trial.spellings.append(
+            SpellingScores(BEFORE_A_COMMA, row.number, text, len(outcomes), paid)
+        )
 
 
 def try_answers_after_wrong_ones(trial: TrialInProgress) -> None:

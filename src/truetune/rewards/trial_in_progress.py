@@ -64,6 +64,7 @@ class TrialInProgress:
     after_others: SpellingScores | None = None
     after_wrong_ones: SpellingScores | None = None
     thoughts_over_lines: SpellingScores | None = None
+    after_opened_mark: SpellingScores | None = None
     numbers_read_in_part: SpellingScores | None = None
     repetition: RepetitionScores | None = None
     parses_completions: bool = False

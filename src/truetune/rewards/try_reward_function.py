@@ -59,9 +59,13 @@ from truetune.rewards.rows_for_rewards import (
     with_labels,
 )
 from truetune.rewards.score_completions import CompletionScorer, RowCompletion, TooManyFailures
+from truetune.rewards.score_completions_after_opened_marks import (
+    try_completions_after_opened_mark,
+)
 from truetune.rewards.score_other_spellings import (
     try_answers_after_others,
     try_answers_after_wrong_ones,
+    try_answers_before_a_comma,
     try_parts_of_numbers,
     try_spellings,
 )
@@ -217,6 +221,7 @@ def _try_all(
             _attack_row(trial, row)
         try_spellings(trial)
         try_answers_after_others(trial)
+        try_answers_before_a_comma(trial)
         if options.golden is None:
             # Nobody writes a whole completion behind another one.
             try_answers_after_wrong_ones(trial)
@@ -224,6 +229,7 @@ def _try_all(
     if trial.paid_forms:
         try_parts_of_numbers(trial)
     try_thoughts_over_lines(trial, forms)
+    try_completions_after_opened_mark(trial, forms)
     _try_odd_and_long_texts(trial)
     if _may_take_messages_for_texts(trial, loaded):
         _score_as_texts(trial)
@@ -526,6 +532,13 @@ def _own_errors(trial: TrialInProgress, accesses: Sequence[Access]) -> tuple[Rai
     return tuple(one for one in trial.scorer.raised if not one.error.startswith(refused))
 
 
+def _is_column_unread(loaded: LoadedFunction, column: str) -> bool:
+    """Does the code of the function never read a column, by its name or within `**kwargs`?"""
+    return column in loaded.unused or (
+        "**" in loaded.unused and bool(column) and column not in loaded.parameters
+    )
+
+
 def _result(
     target: RewardTarget,
     trial: TrialInProgress,
@@ -550,7 +563,7 @@ def _result(
         completions=process.completions - trial.scored_as_texts,
         depends_on=depends_on,
         reference_column=options.golden or choice.reference,
-        is_reference_unread=choice.reference in loaded.unused,
+        is_reference_unread=_is_column_unread(loaded, choice.reference),
         has_golden_completions=options.golden is not None,
         parses_completions=trial.parses_completions,
         reference_problem=choice.problem if not trial.answers else "",
@@ -567,6 +580,7 @@ def _result(
         after_others=trial.after_others,
         after_wrong_ones=trial.after_wrong_ones,
         thoughts_over_lines=trial.thoughts_over_lines,
+        after_opened_mark=trial.after_opened_mark,
         numbers_read_in_part=trial.numbers_read_in_part,
         mixed_spellings=tuple(sorted(spellings_of_references(trial.answers.values()))),
         repetition=trial.repetition,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,13 @@ def of_yaml(folder: Path, settings: dict[str, Any]) -> list[str]:
          "info: gradient_checkpointing_kwargs has no effect"),
         (AXOLOTL, {"chat_template": "chatml", "chat_template_jinja": "./own.jinja"},
          "warning: chat_template_jinja has no effect: chat_template is chatml"),
+        (AXOLOTL, {"overrides_of_model_config": {"router_aux_loss_coef": 0.02}},
+         "warning: overrides_of_model_config.router_aux_loss_coef has no effect:"
+         " overrides_of_model_config.output_router_logits is false by default"),
+        (TRL, {"model_init_kwargs": {"router_aux_loss_coef": 0.001}},
+         "warning: model_init_kwargs.router_aux_loss_coef has no effect"),
+        (AXOLOTL, {"overrides_of_model_config": {"router_aux_loss_coef": 0.02, "output_router_logits": False}},
+         "info: overrides_of_model_config.router_aux_loss_coef has no effect"),
         (LLAMA_FACTORY, {"stage": "dpo", "simpo_gamma": 1.0},
          "warning: simpo_gamma has no effect: pref_loss is sigmoid by default"),
         (LLAMA_FACTORY, {"stage": "dpo", "pref_loss": "simpo", "ref_model": "some/model"},
@@ -91,6 +99,10 @@ def test_a_setting_that_is_not_read_is_named(
     ("base", "more"),
     [
         (AXOLOTL, {}),
+        (AXOLOTL, {"overrides_of_model_config": {"router_aux_loss_coef": 0.02, "output_router_logits": True}}),
+        (AXOLOTL, {"overrides_of_model_config": {"router_aux_loss_coef": 0.0}}),
+        (AXOLOTL, {"overrides_of_model_config": {"rope_theta": 1.0e6}}),
+        (TRL, {"model_init_kwargs": {"router_aux_loss_coef": 0.001, "output_router_logits": True}}),
         (AXOLOTL, {"cosine_min_lr_ratio": 0.1}),
         (AXOLOTL, {"cosine_min_lr_ratio": 0.1, "lr_scheduler": "rex"}),
         (AXOLOTL, {"cosine_min_lr_ratio": 0.1, "cosine_constant_lr_ratio": 0.8}),
@@ -160,3 +172,17 @@ def test_all_keys_of_the_table_are_known_to_their_stack() -> None:
             for key in (*condition.keys, condition.switch)
         }
         assert used <= known, (stack, used - known)
+
+
+def test_a_model_that_returns_its_router_logits(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    settings = {
+        "base_model": str(model),
+        "overrides_of_model_config": {"router_aux_loss_coef": 0.02},
+    }
+    for returns, count in ((True, 0), (False, 1)):
+        (model / "config.json").write_text(
+            json.dumps({"model_type": "mixtral", "output_router_logits": returns}), encoding="utf-8"
+        )
+        assert len(of_yaml(tmp_path, {**AXOLOTL, **settings})) == count

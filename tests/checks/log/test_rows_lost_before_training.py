@@ -111,3 +111,36 @@ def test_rows_that_are_all_there_or_left_out_knowingly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert found(monkeypatch, tmp_path, files, rows, count) == []
+
+
+RECORDS = "".join(
+    f"{{'loss': {1.6 - n / 30}, 'learning_rate': 0.0001, 'epoch': {n / 10}}}\n" for n in range(12)
+)
+READ = "Tokenizing Prompts (num_proc=32): 100%|##########| 9000/9000 [00:31<00:00, 301.22 examples/s]\n"
+TOO_LONG = (
+    READ + "[WARNING] [axolotl.utils.data.utils:214] Dropped 8127 long samples from dataset\n",
+    READ + "[INFO] Dropped 4,000 sequences longer than 2048 tokens from the dataset\n",
+    "Filtered out 3,000 of 9,000 prompts that exceed 512 tokens\n",
+    "Removed 500 out of 900 too long examples\n",
+    "Generating train split: 9000 examples [00:02, 3911.07 examples/s]\nSkipping 5000 conversations longer than 4096\n",
+)
+MOSTLY_KEPT = (
+    READ + "[WARNING] [axolotl.utils.data.utils:214] Dropped 61 long samples from dataset\n",
+    READ + "Removed 8000 duplicate rows\n",
+    "Dropped 8127 long samples from dataset\n",
+    "Filtered out 100 of 9,000 prompts that exceed 512 tokens\n",
+    READ + "Dropped 8000 columns that no rule reads\n",
+)
+
+
+@pytest.mark.parametrize("printed", TOO_LONG)
+def test_rows_that_the_output_says_are_too_long(tmp_path: Path, printed: str) -> None:
+    (tmp_path / "run.log").write_text(printed + RECORDS, encoding="utf-8")
+    found = truetune.diagnose(tmp_path / "run.log").findings
+    assert "longer than the length limit" in next(one for one in found if one.rule == RULE).message
+
+
+@pytest.mark.parametrize("printed", MOSTLY_KEPT)
+def test_rows_that_are_mostly_kept(tmp_path: Path, printed: str) -> None:
+    (tmp_path / "run.log").write_text(printed + RECORDS, encoding="utf-8")
+    assert RULE not in {one.rule for one in truetune.diagnose(tmp_path / "run.log").findings}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.logs.console.test_output import found
+from truetune.checks.diagnose_log import diagnose
 
 NAMED, ZEROS = "fault-named-in-the-output", "loss-or-gradient-exactly-zero"
 FOUND_NOWHERE = (
@@ -62,3 +63,32 @@ def test_losses_of_zero_are_said_once(tmp_path: Path) -> None:
     assert ZEROS not in found(tmp_path, run_of(CUT))
     silent = run_of(SHOWN).rpartition("warnings.warn(\n")[2]
     assert "no row has a label" in found(tmp_path, silent)[ZEROS]
+
+
+@pytest.mark.parametrize(
+    ("rows", "warnings", "severity"),
+    [
+        (208, 142, "error"),
+        (208, 20, "error"),
+        (208, 3, "info"),
+        (1000, 12, "info"),
+        (0, 3, "error"),
+    ],
+)
+def test_how_many_rows_are_left_out(
+    tmp_path: Path, rows: int, warnings: int, severity: str
+) -> None:
+    warned = "".join(
+        FOUND_NOWHERE.format(
+            kind="response", marker="\n### Response:", the="the ", row=f"{n} {SHOWN}"
+        )
+        for n in range(warnings)
+    )
+    mapped = f"Map: 100%|##########| {rows}/{rows} [00:00<00:00, 2310.11 examples/s]\n" * bool(rows)
+    records = "".join(f"{{'loss': {2 - n / 20}, 'epoch': {n / 10}}}\n" for n in range(12))
+    path = tmp_path / "run.log"
+    path.write_text(mapped + warned + records, encoding="utf-8")
+    finding = next(one for one in diagnose(path).findings if one.rule == NAMED)
+    assert finding.severity == severity
+    assert "the rows contain the marker" in finding.message
+    assert (f"{warnings} of {rows:,} rows" in finding.message) is bool(rows)

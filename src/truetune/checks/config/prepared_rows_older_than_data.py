@@ -2,7 +2,9 @@
 
 ## What it does
 Compares the time of Axolotl's prepared folders (`dataset_prepared_path`, or `last_run_prepared` by default) or of
-LLaMA-Factory's `tokenized_path` with that of the training files.
+LLaMA-Factory's `tokenized_path` with that of the training files. For LLaMA-Factory, which does not look at its settings
+again, it also compares the number of tokenized rows with that of the data set: it fires if they differ by 10 % or more
+and rows are not packed.
 
 ## Why it is bad
 Axolotl finds its prepared rows by a hash of settings and names, not of the rows or the tokenizer's files (nor of
@@ -50,12 +52,17 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from truetune.checks.config.evidence.columns_and_age_of_training_files import (
     last_changed_training_file,
 )
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import (
+    count_rows,
+    count_training_rows,
+)
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -64,6 +71,9 @@ from truetune.checks.rule import ConfigRule
 from truetune.settings.config import Config
 
 SAVED = ("state.json", "dataset_info.json", "dataset_dict.json")
+MIN_DIFFERENCE = 0.1
+"""Of the rows, from which the tokenized rows are those of other data. LLaMA-Factory leaves out a few broken rows"""
+MIN_ROWS_APART = 5
 DEFAULT_FOLDER = "last_run_prepared"
 
 
@@ -110,7 +120,13 @@ class PreparedRowsOlderThanData(ConfigRule):
             DEFAULT_FOLDER if config.stack == "axolotl" else None
         )
         prepared = _write_times_of_encoded_data_sets(config, name) if name else []
-        if not prepared or max(prepared) >= newest[1]:
+        if name is None or not prepared:
+            return
+        other = _rows_of_other_data(config, name) if config.stack == "llama-factory" else None
+        if other is not None:
+            yield self._finding_on_rows_of_other_data(name, other)
+            return
+        if max(prepared) >= newest[1]:
             return
         yield self.finding(
             f"{newest[0].name} is newer than the tokenized data in {name}: the run would train on the old rows",
@@ -124,6 +140,49 @@ class PreparedRowsOlderThanData(ConfigRule):
                 Case("the data", file=str(newest[0])),
             ],
         )
+
+    def _finding_on_rows_of_other_data(self, name: str, other: _OtherRows) -> Finding:
+        """The finding on tokenized rows that are not those of the data set which the settings name."""
+        config = self.subject
+        return self.finding(
+            f"{name} already holds {other.tokenized:,} tokenized rows, and the data set makes {other.rows:,}:"
+            " LLaMA-Factory trains on the old rows and ignores dataset, template, cutoff_len and overwrite_cache",
+            f"delete {name}, or set tokenized_path to a new folder",
+            evidence=[other.why],
+            cases=[setting_case(config, name, "training.prepared_path")],
+        )
+
+
+class _OtherRows(NamedTuple):
+    """Numbers of rows that differ."""
+
+    tokenized: int
+    rows: int
+    why: str
+    """How the rows of the data set were counted"""
+
+
+def _rows_of_other_data(config: Config, name: str) -> _OtherRows | None:
+    """The tokenized rows and those of the data set, where the numbers differ too much; None otherwise."""
+    rows = count_training_rows(config)
+    tokenized = _count_tokenized_rows(config, name)
+    is_mixed = config.raw.get("mix_strategy") not in (None, "concat")
+    if rows is None or tokenized is None or config.spec.training.packing or is_mixed:
+        return None
+    difference = abs(tokenized - rows.count)
+    if difference < max(MIN_ROWS_APART, MIN_DIFFERENCE * rows.count):
+        return None
+    return _OtherRows(tokenized, rows.count, rows.why)
+
+
+def _count_tokenized_rows(config: Config, name: str) -> int | None:
+    """The tokenized rows for training in a folder that `datasets` saved; None where they can't be counted."""
+    for base in (Path(), Path(config.path).parent):
+        folder = (base / Path(name).expanduser()).resolve()
+        for part in (folder / "train", folder):
+            if (part / "state.json").is_file():
+                return count_rows(str(part))
+    return None
 
 
 def _write_times_of_encoded_data_sets(config: Config, name: str) -> list[float]:

@@ -4,7 +4,8 @@
 Looks for lines that begin with a warning that is known to report a fault (`Some weights of ... are newly initialized`,
 `None of the inputs have requires_grad=True`). Each warning is reported once, with its count. It also reports, as info,
 tracebacks after which the run continued. A line that only contains such words, as a row of training data may, is not
-reported.
+reported. Where the warnings are of single rows (`Could not find response key ... in the following instance`), they are
+counted against the rows of the run: up to 2 % are info, since a few long rows are cut in most runs.
 
 ## Why it is bad
 Such warnings are hidden among hundreds of harmless lines, and the run ends normally. A model whose head was initialized
@@ -33,6 +34,7 @@ The help is a command that only reads, or an edit whose effect the next run show
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from truetune.checks.faults import Fault
@@ -40,10 +42,16 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.log.evidence.is_exception_from_parsing_answer import failed_to_parse_an_answer
 from truetune.checks.log.explain_log_messages_and_progress import explain_message
 from truetune.checks.rule import OutputRule
+from truetune.logs.console.read_console_output import ConsoleOutput, Notice
 
 MAX_TEXT = 200
 """Characters of a printed line that a message repeats: about two lines of a terminal. Chosen by hand"""
 SKIPPED = "fp16-step-skipped"
+UNFOUND_MARKER = re.compile(r"Could not find (?:response|instruction) key")
+"""A warning that TRL's collator prints once for each row that it leaves out"""
+FEW_ROWS = 0.02
+"""Share of the rows below which nothing is lost: the answers of a few long rows are cut in most runs. Chosen, not
+measured"""
 
 
 class FaultNamedInTheOutput(OutputRule):
@@ -72,10 +80,15 @@ class FaultNamedInTheOutput(OutputRule):
                 output.skips.is_loss_scale_fixed or output.skips.is_loss_scale_at_its_least
             ):
                 continue  # fixed-loss-scale-skips-steps or loss-scale-collapses says so, with the cause
+            rows = _rows_that_warnings_are_about(output, notice)
+            is_rare = rows > 0 and notice.count <= max(1, FEW_ROWS * rows)
+            counted = (
+                f" ({notice.count:,} of {rows:,} rows are ignored in the loss)" if rows else ""
+            )
             yield self.finding(
-                f"the output says: {known.title}",
+                f"the output says: {known.title}{counted}",
                 known.advice.replace("{gpu}", "SIZE"),
-                severity=known.severity,
+                severity="info" if is_rare else known.severity,
                 evidence=explain_message(known),
                 cases=(Case(notice.text, file=output.file, line=notice.line),),
                 count=notice.count,
@@ -93,3 +106,15 @@ class FaultNamedInTheOutput(OutputRule):
                 evidence=((f"raised from {frame}",) if frame else ()),
                 cases=(Case(text, file=output.file, line=failure.raised.line),),
             )
+
+
+def _rows_that_warnings_are_about(output: ConsoleOutput, notice: Notice) -> int:
+    """How many rows the run has, where each warning is about one of them; 0 where that is not known, or they are not.
+
+    Python prints one text once, so that no row is counted again in a later epoch.
+    """
+    if UNFOUND_MARKER.search(notice.text) is None:
+        return 0
+    settings = output.settings
+    rows = settings.examples or settings.rows_mapped or settings.rows_of_file or 0
+    return rows if rows >= notice.count else 0

@@ -4,7 +4,8 @@
 If a log is checked together with the settings of its run, compares the rows that the trainer counts when it starts
 (`Num examples`) with those of the files, minus what is held out and what `max_samples` leaves out. It warns if 10 % or
 more are missing, and looks for rows that may have been dropped: empty answers, duplicates, rows longer than the limit.
-Packed runs, and rows that a script builds, are not judged.
+Packed runs, and rows that a script builds, are not judged. In the output alone it finds the trainer's own line that
+rows were dropped because they are too long (`Dropped 8127 long samples from dataset`), if they are 30 % or more.
 
 ## Why it is bad
 Trainers drop rows without a message: those that are too long, in another format, or fully masked. Or they read an old
@@ -63,6 +64,9 @@ MIN_SHARE = 0.1
 """Of the rows, from which it is worth a word: single rows that are too long or empty are in every set"""
 MIN_LOST = 5
 """Rows; below, the last batch that is dropped explains it"""
+MIN_SHARE_TOO_LONG = 0.3
+"""Of the rows, from which the limit is wrong for them. Chosen, not measured: RL recipes filter a tenth on purpose, and
+whoever set a limit that loses a third of the rows would rather have cut their number"""
 MAX_ROWS = 20_000
 """Rows that are looked at for what may have gone"""
 MAX_DEPTH = 4
@@ -83,6 +87,14 @@ class _DroppableRows(NamedTuple):
     long: int
 
 
+class _RowsTooLong(NamedTuple):
+    """Rows that the output itself says were left out for their length."""
+
+    dropped: int
+    before: int
+    """All rows, with those"""
+
+
 class RowsLostBeforeTraining(OutputRule):
     code = "LOG082"
     fault = Fault.ROWS_MISSING_FROM_TRAINING
@@ -94,6 +106,8 @@ class RowsLostBeforeTraining(OutputRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
+        if self._rows_said_to_be_too_long() is not None:
+            return None
         if not self._rows_counted_by_trainer():
             return Unmet("the output does not say how many rows the trainer counted")
         if self._rows_of_settings() is None:
@@ -106,10 +120,17 @@ class RowsLostBeforeTraining(OutputRule):
     def measurement_if_clean(self) -> str:
         """The rows that the trainer counts, beside those of the files."""
         rows = self._rows_of_settings()
+        said = self._rows_said_to_be_too_long()
+        if said is not None and (rows is None or not self._rows_counted_by_trainer()):
+            return f"{said.dropped:,} of {said.before:,} rows are dropped because they are too long"
         assert rows is not None, "else the rule is not judged"
         return f"the trainer counts {self._rows_counted_by_trainer():,} rows, the files hold {rows.rows:,}"
 
     def findings(self) -> Iterator[Finding]:
+        said = self._rows_said_to_be_too_long()
+        if said is not None and said.dropped >= max(MIN_LOST, MIN_SHARE_TOO_LONG * said.before):
+            yield self._finding_on_rows_too_long(said)
+            return
         rows, examples = self._rows_of_settings(), self._rows_counted_by_trainer()
         if rows is None or not examples:
             return
@@ -124,6 +145,31 @@ class RowsLostBeforeTraining(OutputRule):
             " HF_DATASETS_CACHE); then compare the count again",
             evidence=[f"{Path(rows.settings).name}: {rows.why}", *reasons],
         )
+
+    def _finding_on_rows_too_long(self, said: _RowsTooLong) -> Finding:
+        """The finding on rows that the output says were dropped for their length."""
+        left = said.before - said.dropped
+        return self.finding(
+            f"{said.dropped:,} of {said.before:,} rows ({said.dropped / said.before:.0%}) are dropped because they are"
+            f" longer than the length limit: the run trains on the {left:,} shortest rows alone",
+            "raise the limit (sequence_len in Axolotl, max_length in TRL, cutoff_len in LLaMA-Factory) to the length"
+            " of the rows, or split long rows into parts, and compare the count again",
+            evidence=[
+                "the loss looks normal: it is that of the short rows, and long ones are never seen"
+            ],
+        )
+
+    def _rows_said_to_be_too_long(self) -> _RowsTooLong | None:
+        """The rows that a line of the output says were dropped for their length, and all rows; None without such a
+        line, or where all rows are not known.
+        """
+        output = self.subject.output
+        if output is None or not output.settings.rows_too_long:
+            return None
+        settings, dropped = output.settings, output.settings.rows_too_long
+        # A script may have left out rows of the file before: what was tokenized counts first.
+        before = settings.rows_before_drop or settings.rows_mapped or settings.rows_of_file or 0
+        return _RowsTooLong(dropped, before) if dropped <= before else None
 
     def _rows_counted_by_trainer(self) -> int:
         """The number of rows that the trainer counted; 0 where it says nothing."""

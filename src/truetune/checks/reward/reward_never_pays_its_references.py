@@ -1,11 +1,13 @@
 r"""A reward function pays for no form of the right answers.
 
 ## What it does
-Fills some 30 forms (`\boxed{X}`, `<answer>X</answer>`, `#### X`, `The answer is X.`, tags that the function names)
-with the right answers of a few rows and with wrong ones, and forms that the prompts show. It fires where no right
-answer scores above a wrong one. Functions that take further columns, run code, or parse completions as JSON or XML, are
-not judged without `--golden`; with it, it fires where the golden completions get no more than wrong ones.
-`truetune lint` finds some of these in the source (`reward-is-never-given`).
+Fills some 30 forms (`\boxed{X}`, `<answer>X</answer>`, `#### X`, `The answer is X.`, tags that the function names) with
+the right answers of a few rows and with wrong ones, and forms that the prompts show. It fires where no right answer
+scores above a wrong one. Functions that take further columns, run code, or parse completions as JSON or XML, are not
+judged without `--golden`; with it, it fires where the golden completions get no more than wrong ones. If all prompts
+end with a mark (`<think>`), it also tries completions that continue from there: it fires where only those that begin
+with the mark again are paid, also for functions that score the form alone. `truetune lint` finds some of these in the
+source (`reward-is-never-given`).
 
 ## Why it is bad
 No completion of the policy can be paid for its answer. All advantages are 0, and the loss is 0 as in a healthy run.
@@ -54,7 +56,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.reward.cases_of_scored_completions import format_reward, quote_completion
 from truetune.checks.rule import RewardRule
-from truetune.generation.reward_trial import FormScores
+from truetune.generation.reward_trial import FormScores, RewardTrial, SpellingScores
 
 MAX_SHOWN = 3
 """Exceptions that are shown"""
@@ -84,6 +86,8 @@ class RewardNeverPaysItsReferences(RewardRule):
         trial = self.subject
         if not trial.was_scored:
             return Unmet("the function gave no score")
+        if _is_mark_wanted_twice(trial):
+            return None
         if not trial.reference_column or not trial.forms:
             return Unmet("it is about rewards for right answers, and the function takes none")
         if trial.is_reference_unread and trial.depends_on == "form":
@@ -102,6 +106,9 @@ class RewardNeverPaysItsReferences(RewardRule):
     def findings(self) -> Iterator[Finding]:
         """The finding that no form of any right answer is paid."""
         trial = self.subject
+        if trial.after_opened_mark is not None and _is_mark_wanted_twice(trial):
+            yield self._finding_on_opened_mark(trial.name, trial.after_opened_mark)
+            return
         if self.unmet() is not None or trial.best_form:
             return
         evidence = [f"it catches {error} itself" for error in trial.swallowed[:MAX_SHOWN]]
@@ -127,3 +134,26 @@ class RewardNeverPaysItsReferences(RewardRule):
             count=len(trial.forms),
             total=len(trial.forms),
         )
+
+    def _finding_on_opened_mark(self, name: str, tried: SpellingScores) -> Finding:
+        """The finding that a mark is wanted in completions which the prompts hold already."""
+        mark = tried.name
+        return self.finding(
+            f"{name} only pays completions that begin with {mark}, and all prompts already end with it: what the policy"
+            " writes after them is never paid",
+            f"make the mark optional in the pattern (^(?:{mark})?), or score {mark} together with the completion:"
+            f' text = "{mark}" + text',
+            cases=[
+                Case(
+                    f"row {tried.row}: {quote_completion(tried.example)} gets nothing, and with {mark} in front it is"
+                    " paid"
+                )
+            ],
+            count=tried.rows - tried.paid,
+            total=tried.rows,
+        )
+
+
+def _is_mark_wanted_twice(trial: RewardTrial) -> bool:
+    """Is no completion paid that goes on from the mark with which the prompts end, where others are?"""
+    return trial.after_opened_mark is not None and not trial.after_opened_mark.paid

@@ -3,7 +3,7 @@ r"""A reward function takes -12 for 12, 1 2 for 12, or 3.9 for 3.
 ## What it does
 Scores the right number with its sign turned, with spaces between its digits, and (for numbers below 5) one that is cut
 to the same whole number. It fires where they score as high. Numbers of four digits and more are not spaced, since
-`1 234` is a spelling of 1234.
+`1 234` is a spelling of 1234; nor are those within a formula of LaTeX (`\boxed{1 2}`), where spaces mean nothing.
 
 ## Why it is bad
 Cleaning that removes all but digits makes one of several answers. The policy never learns the sign. `int(float(text))`

@@ -56,7 +56,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.reward.cases_of_scored_completions import quote_completion
 from truetune.checks.rule import RewardRule
-from truetune.generation.reward_trial import RewardTrial, SpellingScores
+from truetune.generation.reward_trial import BEFORE_A_COMMA, RewardTrial, SpellingScores
 
 OTHERS = {"X with commas": "X without commas", "X without commas": "X with commas"}
 """Spellings that references which are compared as text can't both have"""
@@ -73,6 +73,21 @@ WITHOUT_SEPARATORS = (
     "take the separators of thousands out of the completion before the number is searched"
     ' (re.sub(r"(?<=\\d),(?=\\d{3})", "", text)), or let the pattern have them'
 )
+
+
+COMMA_ALONE = (
+    r"let each number of the pattern begin and end with a digit, and escape its point:"
+    r" -?\d(?:[\d,]*\d)?(?:\.\d+)?; [\d,]+ takes a comma alone for a number"
+)
+
+
+def _remedy_of_refused(refused: Sequence[SpellingScores], *, is_read_in_part: bool) -> str:
+    """What to change for the spellings that are refused."""
+    if is_read_in_part:
+        return WITHOUT_SEPARATORS
+    if any(one.name == BEFORE_A_COMMA for one in refused):
+        return COMMA_ALONE
+    return ONE_NOTATION
 
 
 def _numbers_read_in_part(trial: RewardTrial) -> tuple[SpellingScores, ...]:
@@ -145,12 +160,13 @@ class RewardRefusesEqualSpellings(RewardRule):
         ]
         in_part = _numbers_read_in_part(trial)
         surely_equal = [one for one in refused if one.name in SPELLINGS_OF_OBJECTS]
+        surely_equal += [one for one in refused if one.name == BEFORE_A_COMMA]
         surely_equal += _sentences_with_a_full_stop(trial, refused)
         names = ", ".join(one.name.strip() for one in refused)
         yield self.finding(
             f"{trial.name} refuses {len(refused)} of {len(trial.spellings)} other spellings of the right answers:"
             f" {names}{', and takes one part of a number with commas for the whole' if in_part else ''}",
-            WITHOUT_SEPARATORS if in_part else ONE_NOTATION,
+            _remedy_of_refused(refused, is_read_in_part=bool(in_part)),
             severity="warning" if mixed or in_part or surely_equal else "info",
             evidence=[
                 *(

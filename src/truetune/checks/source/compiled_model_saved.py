@@ -3,7 +3,8 @@
 ## What it does
 Looks at what `torch.compile(model)` returns: whether an adapter is put on it (`get_peft_model`, a trainer with
 `peft_config`), and whether its `state_dict()` is saved. The first is an error, the second a warning. Not reported:
-files that strip or name the prefix, and `save_pretrained` of the compiled model, which saves the model inside.
+files that strip or name the prefix (also another script of the project that loads files), and `save_pretrained` of the
+compiled model, which saves the model inside.
 
 ## Why it is bad
 The wrapper's state has `_orig_mod.` in each name. An adapter that is saved with it fits no base: peft only warns about
@@ -51,6 +52,7 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.prompt_forms import scripts_beside
 from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
 
@@ -62,6 +64,7 @@ PREFIX_STRIPPERS = (
     "extract_model_from_parallel",
 )
 """Signs that a script takes the prefix away"""
+LOADING_CALLS = ("torch.load", "safetensors.torch.load*", "safetensors.safe_open")
 SAVING_CALLS = ("torch.save", "safetensors.torch.save*")
 ON_ADAPTER = "replace torch.compile(model) by model.compile(), after the adapter is added"
 ON_WEIGHTS = (
@@ -110,7 +113,9 @@ class CompiledModelSaved(SourceRule):
                 )
         for call in module.methods("state_dict"):
             wrapper = _compile_call_on_every_path(module, call.receiver, compiled)
-            if wrapper is not None and _is_state_saved(module, call.node):
+            if wrapper is None or not _is_state_saved(module, call.node):
+                continue
+            if not _does_script_beside_strip_prefix(module):
                 yield self.finding(
                     "the weights of a compiled model are saved with _orig_mod. before their names: code that loads"
                     " them does not find them",
@@ -127,6 +132,14 @@ def _compile_call_on_every_path(
     origins = [origin.node for origin in module.flow.origins(model)] if model is not None else []
     made = [node for node in origins if isinstance(node, ast.Call) and node in compiled]
     return made[0] if made and len(made) == len(origins) else None
+
+
+def _does_script_beside_strip_prefix(module: Module) -> bool:
+    """Does another script of the project load states and name the prefix, as one that exports checkpoints does?"""
+    return any(
+        COMPILED_PREFIX in other.text and any(other.calls(*LOADING_CALLS))
+        for other in scripts_beside(module)
+    )
 
 
 def _is_state_saved(module: Module, state: ast.Call) -> bool:

@@ -6,7 +6,9 @@ stay in it; overlapping slices or ranges of the same rows (`train[:90%]`, `train
 repeated before (`concatenate_datasets([rows, rare, rare])`), so that copies are on both sides. In hand-written loops it
 compares the loader that is named for training with those named for validation. It also reads the commands that start
 the script, for one file in `--train_file` and `--validation_file`. In a cross-validation it finds a model that is
-created before the loop over the folds and trained further in each of them. A trainer that only evaluates is not
+created before the loop over the folds and trained further in each of them. In a script that loads a model and trains
+none, it finds a split of the data file that a training beside it splits as well, if one of the two has no seed: the
+test part is then another one, and most of its rows were trained on. A trainer that only evaluates is not
 reported.
 
 ## Why it is bad
@@ -36,13 +38,14 @@ A split removes rows from training: with few rows, keep the evaluation part smal
 they are now measured on new rows.
 
 ## References
-- OpenRLHF/OpenRLHF#1089, huggingface/datasets#4261
+- OpenRLHF/OpenRLHF#1089, huggingface/datasets#4261, lm-sys/FastChat#1522
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 from truetune.checks.examined_code_places import CodePlaces, places_of_calls_with_keywords
 from truetune.checks.faults import Fault
@@ -65,6 +68,10 @@ from truetune.checks.source.evidence.shared_rows_of_data_sets import (
     do_data_sets_share_rows,
     steps_from_source_to_rows,
 )
+from truetune.checks.source.evidence.splits_drawn_again_without_seed import (
+    split_calls,
+    splits_drawn_again,
+)
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
 from truetune.source.symbolic_execution.run_scripts_and_keep_traces import (
@@ -85,6 +92,7 @@ def _trainers_loaders_and_file_options(module: Module) -> Iterator[object]:
     yield from loaders_of_held_out_rows(module)
     yield from evaluation_file_options(module)
     yield from fold_loops(module)
+    yield from (call.node for call in split_calls(module))
 
 
 class EvaluatedOnTrainingRows(SourceRule):
@@ -103,6 +111,7 @@ class EvaluatedOnTrainingRows(SourceRule):
         yield from self._findings_on_loaders()
         yield from self._findings_on_one_file_for_train_and_eval()
         yield from self._findings_on_one_model_in_all_folds()
+        yield from self._findings_on_splits_drawn_again()
         for trace in traces_of_scripts_that_reach_file(self.subject):
             for trainer in trace.calls(*TRAINERS):
                 if trainer.home.path != self.subject.path or trainer.node in judged:
@@ -137,6 +146,21 @@ class EvaluatedOnTrainingRows(SourceRule):
                 cases=[
                     case_of_node(self.subject, place)
                     for place in (one.training, one.made, one.loop.iter)
+                ],
+            )
+
+    def _findings_on_splits_drawn_again(self) -> Iterator[Finding]:
+        """Findings on splits that are not those of the training, because one of the two has no seed."""
+        for one in splits_drawn_again(self.subject):
+            script = Path(one.training.path).name
+            yield self.finding(
+                f"these rows are split again, and {script} holds out other rows ({one.unseeded}): most of the rows that"
+                " are evaluated here were trained on",
+                "give both splits the same seed (seed=0; random_state=0 in scikit-learn; a seeded generator for"
+                " random_split), train again, or save the held-out rows in the training and load them here",
+                cases=[
+                    case_of_node(self.subject, one.asked),
+                    case_of_node(one.training, one.trained),
                 ],
             )
 

@@ -2,7 +2,9 @@
 
 ## What it does
 Looks for `model.merge_and_unload()` as a statement, if the wrapper is used again after it; and for a call of a helper
-that loads, merges and returns a model, if its result is not used.
+that loads, merges and returns a model, if its result is not used. The merge changes the weights in place, so that a
+script is not reported if it then takes only the model below the wrapper (`get_base_model()`, `base_model.model`), or
+deletes the wrapper.
 
 ## Why it is bad
 The method returns the merged model, but the name still refers to the wrapper around it. What is saved or served
@@ -125,8 +127,33 @@ def _is_parameter_and_no_load(module: Module, base: ast.expr) -> bool:
 
 
 def _is_wrapper_used_after_merge(module: Module, name: ast.Name) -> bool:
-    """Is the wrapper used again? The base under it is merged in place, and may be what is saved."""
+    """Is the wrapper itself used again? The base under it is merged in place, and may be what is saved."""
     line = module.place(name)[0]
     return any(
-        node.id == name.id and module.place(node)[0] > line for node in module.nodes(ast.Name)
+        node.id == name.id
+        and module.place(node)[0] > line
+        and not isinstance(node.ctx, ast.Del)
+        and not _takes_model_below_wrapper(module, node)
+        and not _is_another_object_of_that_name(module, name, node)
+        for node in module.nodes(ast.Name)
     )
+
+
+def _takes_model_below_wrapper(module: Module, wrapper: ast.Name) -> bool:
+    """Is it `wrapper.get_base_model` or `wrapper.base_model.model`, which is the merged model?"""
+    outer = module.scopes.parent.get(wrapper)
+    if not isinstance(outer, ast.Attribute):
+        return False
+    if outer.attr == "get_base_model":
+        return True
+    inner = module.scopes.parent.get(outer)
+    return outer.attr == "base_model" and isinstance(inner, ast.Attribute) and inner.attr == "model"
+
+
+def _is_another_object_of_that_name(module: Module, wrapper: ast.Name, later: ast.Name) -> bool:
+    """Was the name bound again before it is read, so that it no longer is the wrapper?"""
+    if isinstance(later.ctx, ast.Store):
+        return True
+    merged = list(module.scopes.bindings_that_reach(wrapper))
+    read = list(module.scopes.bindings_that_reach(later))
+    return bool(merged and read) and not any(one is other for one in merged for other in read)

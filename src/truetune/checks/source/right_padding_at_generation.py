@@ -6,7 +6,8 @@ Traces a batch that a tokenizer pads into `generate`, and checks the padding sid
 right). A text-generation pipeline with `batch_size` pads on the side of its tokenizer. A single row has no padding, so
 it does not fire on a single prompt, or if only one answer is read (`outputs[0]`). It also does not fire if the answers
 are discarded (a speed benchmark), or if Unsloth loads the model, which sets the left side. Scripts that read the next
-token themselves, as `logits[:, -1]`, are judged in the same way.
+token themselves, as `logits[:, -1]`, are judged in the same way, and so are those that take the hidden state of the
+last position for the embedding of a text.
 
 ## Why it is bad
 New tokens are appended after the padding: short rows of a batch get garbage, while a batch of one row works.
@@ -58,6 +59,9 @@ from truetune.checks.source.evidence.generate_call_inputs import (
     has_encoder_models_only,
     input_ids_argument,
     tokenizer_call_of_input_ids,
+)
+from truetune.checks.source.evidence.last_states_pooled_under_right_padding import (
+    last_states_pooled_under_right_padding,
 )
 from truetune.checks.source.evidence.pad_token_settings_and_edits_that_change_them import (
     padding_sides_set,
@@ -125,7 +129,11 @@ class RightPaddingAtGeneration(SourceRule):
 
     def _findings_on_last_positions(self) -> Iterator[Finding]:
         """The findings on scripts that read the next token of a batch at its last position."""
-        for last_position_read in last_positions_read(self.subject):
+        traced = {one.node: one for one in last_positions_read(self.subject)}
+        pooled = {one.node: one for one in last_states_pooled_under_right_padding(self.subject)}
+        for last_position_read in (pooled | traced).values():
+            if _is_chosen_by_mask(self.subject, last_position_read.node):
+                continue  # the script reads it where the mask shows that no row ends in padding
             side = (
                 "on the right"
                 if last_position_read.is_right
@@ -153,6 +161,14 @@ class RightPaddingAtGeneration(SourceRule):
             severity=severity,
             cases=[case_of_node(self.subject, generation), case_of_node(self.subject, padding)],
         )
+
+
+def _is_chosen_by_mask(module: Module, node: ast.AST) -> bool:
+    """Does a place run only where a mask has some value?"""
+    return any(
+        isinstance(outer, ast.If | ast.IfExp) and "mask" in ast.unparse(outer.test)
+        for outer in module.parents(node)
+    )
 
 
 def _generations_padded_but_not_left(module: Module) -> Iterator[tuple[Call, Call, str | None]]:

@@ -97,6 +97,17 @@ SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
     ),
     # The space before the bar's numbers is tqdm's; a name that speaks of an evaluation is no training set.
     (
+        # Only rows that are left out for their length: duplicates and the like are left out on purpose.
+        "rows_too_long",
+        r"\b(?i:dropp?(?:ed|ing)|filter(?:ed|ing)(?: out)?|remov(?:ed|ing)|skipp(?:ed|ing)|discard(?:ed|ing))\s+"
+        r"(?P<rows_too_long>\d[\d,_]{0,11})(?:(?: out)? of (?P<rows_before_drop>\d[\d,_]{0,11}))?\s+"
+        r"(?:(?:over)?-?long|lengthy|too[- ]long|oversized)\s+(?:samples|rows|examples|sequences|prompts|conversations)"
+        r"|\b(?i:dropp?(?:ed|ing)|filter(?:ed|ing)(?: out)?|remov(?:ed|ing)|skipp(?:ed|ing)|discard(?:ed|ing))\s+"
+        r"(?P<rows_beyond_limit>\d[\d,_]{0,11})(?:(?: out)? of (?P<rows_before_limit>\d[\d,_]{0,11}))?\s+"
+        r"(?:samples|rows|examples|sequences|prompts|conversations)\s+.{0,40}?"
+        r"(?:longer than|too long|exceed|above the (?:length|limit)|over the (?:length|limit|maximum))",
+    ),
+    (
         "rows_mapped",
         r"^(?!.{0,60}(?:eval|test|valid|dev))\s*(?:Map\b|Tokenizing|Running tokenizer|Encod|Preprocess|Applying)"
         r"[^:%|]{0,80}:?\s+100%\|[^|]{0,200}\| *\d{1,12}/(?P<rows_mapped>\d{1,12}) ",
@@ -189,7 +200,9 @@ COMPILED_PATTERNS = tuple((name, re.compile(pattern)) for name, pattern in SETTI
 DECIMAL_GROUPS = ("smoothing", "engine_cache", "learning_rate", "weight_megabytes")
 """Groups that hold a number with a point"""
 ROWS_OF_FILE_GROUPS = ("rows_of_file", "rows_read", "rows_counted")
-LARGEST_GROUPS = (*ROWS_OF_FILE_GROUPS, "rows_mapped")
+TOO_LONG_GROUPS = ("rows_too_long", "rows_beyond_limit")
+BEFORE_DROP_GROUPS = ("rows_before_drop", "rows_before_limit")
+LARGEST_GROUPS = (*ROWS_OF_FILE_GROUPS, *TOO_LONG_GROUPS, *BEFORE_DROP_GROUPS, "rows_mapped")
 """Groups of which the largest number holds"""
 NAME_GROUPS = ("model", "old_gpu", "gpu", "engine_optimizer")
 """Groups that hold a name; the first holds, as the command of a run stands above what it prints"""
@@ -275,6 +288,9 @@ SETTING_WORDS = (
     ".csv",
     ".tsv",
     "examples/s",
+    " sequences",
+    " prompts",
+    " conversations",
 )
 # What a line holds that any of the patterns fits: a search for words costs a tenth of the patterns. A new pattern needs
 # its word here, or it is never tried.
@@ -406,6 +422,10 @@ class PrintedSettings:
     """Rows of the largest data file, as `wc -l` or datasets counted them"""
     rows_mapped: int | None = None
     """Rows of the largest set that was tokenized or mapped, those of evaluations left out"""
+    rows_too_long: int | None = None
+    """Rows that were left out because they are longer than the limit; of several sets the most"""
+    rows_before_drop: int | None = None
+    """The rows that these were left out of, where the line says so"""
 
     @property
     def share(self) -> float | None:
@@ -489,6 +509,8 @@ class SettingsReader:
             server=self._server,
             rows_of_file=max(count(name) or 0 for name in ROWS_OF_FILE_GROUPS) or None,
             rows_mapped=count("rows_mapped"),
+            rows_too_long=max(count(name) or 0 for name in TOO_LONG_GROUPS) or None,
+            rows_before_drop=max(count(name) or 0 for name in BEFORE_DROP_GROUPS) or None,
         )
 
     def _keep_match(self, name: str, match: re.Match[str]) -> None:
@@ -503,7 +525,7 @@ class SettingsReader:
             if group in NAME_GROUPS:
                 self._names.setdefault(group, value)
                 continue
-            digits = (value or "").replace(",", "")
+            digits = (value or "").replace(",", "").replace("_", "")
             if not digits.isdecimal():
                 continue
             # an evaluation prints its own number of examples behind that of the training

@@ -16,6 +16,12 @@ MARKER_WARNING = re.compile(
     r"Could not find (?:response|instruction) key `(?P<marker>(?!\[\d)[^`]{2,200})` in (?:the )?following instance:"
     r" ?(?P<row>.*)"
 )
+MARKER_BEGIN = re.compile(
+    r"Could not find (?:response|instruction) key `(?P<begin>(?!\[\d)[^`]{0,200})$"
+)
+"""A warning whose marker has line breaks of its own: it ends on a later line"""
+MAX_MARKER_LINES = 4
+"""Lines of one marker; those of templates have two"""
 WARNING_END = "This instance will be ignored"
 MAX_ROW_LINES = 400
 """Lines of one quoted row. Chosen, not measured: longer rows are cut off by the maximal length"""
@@ -30,6 +36,8 @@ class MissingMarkerReader:
     rows: int = 0
     with_marker: int = 0
     _marker: str = ""
+    _begun: list[str] = field(default_factory=list)
+    """The lines of a warning whose marker has not ended yet"""
     _is_seen: bool = False
     _lines_left: int = field(default=0)
 
@@ -40,6 +48,7 @@ class MissingMarkerReader:
 
     def add_line(self, text: str) -> None:
         """Read one line of the output: the warning, or a line of the row that it quotes."""
+        text = self._with_marker_on_one_line(text)
         match = MARKER_WARNING.search(text)
         if match is not None:
             self._count_quoted_row()
@@ -56,6 +65,20 @@ class MissingMarkerReader:
         self._is_seen = self._is_seen or self._marker.splitlines()[-1] in row
         if end:
             self._count_quoted_row()
+
+    def _with_marker_on_one_line(self, text: str) -> str:
+        """The line, or the whole warning where it ends a marker that began on an earlier line."""
+        if MARKER_BEGIN.search(text) is not None:
+            self._begun = [text.rstrip()]
+            return text
+        if not self._begun:
+            return text
+        self._begun.append(text)
+        joined = "\\n".join(self._begun)
+        if "`" in text or len(self._begun) > MAX_MARKER_LINES:
+            self._begun = []
+            return joined if MARKER_WARNING.search(joined) else text
+        return text
 
     def finish(self) -> bool:
         """Do most of the quoted rows show the marker, at the end of the output?"""

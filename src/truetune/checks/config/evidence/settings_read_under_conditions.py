@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from truetune.checks.config.evidence.facts_from_model_folder import model_config
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
     is_config_of_python_program,
     value_at_dotted_key,
@@ -47,6 +48,8 @@ class Condition:
     """Another setting that has the keys read where it is on"""
     unread_if_switch_differs: bool = False
     """It is no fault where key and switch have one value"""
+    model_key: str = ""
+    """A key of the model's own config.json that switches the keys on where the file does not"""
     is_off_in_examples: bool = False
     """The stack's own example files write the switch as off: that it is off says nothing of what its user wants"""
 
@@ -90,6 +93,8 @@ OF_TRL = (
     _row("num_completions_to_print", "log_completions", methods=("grpo",)),
     _row("packing_strategy", "packing", methods=("sft",)),
     _row("bnb_4bit_quant_type use_bnb_nested_quant bnb_4bit_quant_storage", "load_in_4bit"),
+    _row("model_init_kwargs.router_aux_loss_coef", "model_init_kwargs.output_router_logits",
+         model_key="output_router_logits"),
 )  # fmt: skip
 OF_AXOLOTL = (
     _row("cosine_min_lr_ratio lr_quadratic_warmup", "lr_scheduler", "cosine", "rex", default="cosine"),
@@ -106,6 +111,10 @@ OF_AXOLOTL = (
     _row("gradient_checkpointing_kwargs", "gradient_checkpointing"),
     _row("chat_template_jinja", "chat_template", "jinja", needs_written_switch=True),
     _row("loraplus_lr_embedding", "loraplus_lr_ratio"),
+    # Models of transformers add the load-balancing loss of their experts only where they return the router's logits.
+    _row("overrides_of_model_config.router_aux_loss_coef", "overrides_of_model_config.output_router_logits",
+         model_key="output_router_logits"),
+    _row("model_config.router_aux_loss_coef", "model_config.output_router_logits", model_key="output_router_logits"),
     _row("trl.vllm_gpu_memory_utilization trl.vllm_max_model_len trl.vllm_server_host trl.vllm_server_port"
          " trl.vllm_mode trl.vllm_server_timeout", "trl.use_vllm", methods=("grpo",)),
 )  # fmt: skip
@@ -210,6 +219,8 @@ def _settings_unread_by_condition(config: Config, condition: Condition) -> Unrea
     if not _is_switch_known(config, condition, written):
         return None
     is_written = written is not None
+    if not is_written and condition.model_key and model_config(config).get(condition.model_key):
+        return None
     switch = written if is_written else condition.default
     if _does_switch_value_activate_keys(config, condition, switch):
         return None
