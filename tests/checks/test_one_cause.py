@@ -111,7 +111,11 @@ BESIDES: dict[str, tuple[str, ...]] = {
     ),
     "answer-is-little-of-the-loss": ("eos-not-appended-by-tokenizer",),
     "inner-turns-not-terminated": ("eos-not-appended-by-tokenizer",),
-    "shared-text-is-learned": ("eos-not-appended-by-tokenizer",),
+    # The text that all rows share ends in a label.
+    "shared-text-is-learned": (
+        "eos-not-appended-by-tokenizer",
+        "answers-share-a-mark-at-their-ends",
+    ),
     "completion-repeats-its-prompt": ("plain-string-pair-skips-template",),
     "kto-labels-misread-as-booleans": ("plain-string-pair-skips-template",),
     "one-row-decides-memory": (
