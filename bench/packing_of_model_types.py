@@ -24,6 +24,8 @@ import torch
 import transformers.integrations
 import transformers.integrations.hub_kernels
 
+DECORATOR_OF_KERNELS = "use_kernel_func_from_hub_with_fallback"
+"""transformers puts it on its own functions: it calls a kernel instead, where one is installed"""
 FIRST_LENGTH = 31
 SECOND_LENGTH = 22
 VOCABULARY = 64
@@ -123,7 +125,7 @@ class Mixing:
 def replace_kernels_by_functions_that_split() -> None:
     """Let each kernel of a state split its row at the borders that it is given. Call it before models are imported."""
     for module in (transformers.integrations, transformers.integrations.hub_kernels):
-        module.use_kernel_func_from_hub_with_fallback = _splitting_decorator  # type: ignore[attr-defined]
+        setattr(module, DECORATOR_OF_KERNELS, _splitting_decorator)
 
 
 def _splitting_decorator(

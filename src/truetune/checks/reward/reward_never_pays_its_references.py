@@ -155,5 +155,5 @@ class RewardNeverPaysItsReferences(RewardRule):
 
 
 def _is_mark_wanted_twice(trial: RewardTrial) -> bool:
-    """Is no completion paid that goes on from the mark with which the prompts end, where others are?"""
+    """Is no completion paid that continues after the mark with which the prompts end, where others are?"""
     return trial.after_opened_mark is not None and not trial.after_opened_mark.paid

@@ -128,11 +128,11 @@ def _is_right(left: str, right: str) -> bool:
     value = _value_of_sum(left)
     if value is None:
         return True
-    told = Fraction(right.replace(",", "").replace("\u2212", "-"))
+    result = Fraction(right.replace(",", "").replace("\u2212", "-"))
     decimals = len(right.partition(".")[2])
     is_quotient = any(sign in left for sign in DIVIDED)
     tolerance = Fraction(1, 10**decimals) if is_quotient or "." in left else Fraction(0)
-    return abs(value - told) <= max(tolerance, ROUNDING * abs(value) if is_quotient else 0)
+    return abs(value - result) <= max(tolerance, ROUNDING * abs(value) if is_quotient else 0)
 
 
 def _value_of_sum(text: str) -> Fraction | None:
