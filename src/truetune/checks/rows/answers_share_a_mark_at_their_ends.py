@@ -70,7 +70,8 @@ ID = re.compile(
     r"|\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}\S{0,10}|\d{10,19})[\])]?[\s:,|]+\S",
     re.IGNORECASE,
 )
-LAST_LINE = re.compile(r"\n\s*([^\n]{4,60})\s*\Z")
+MIN_LINE_CHARACTERS, MAX_LINE_CHARACTERS = 4, 60
+"""Of a last line that may be a mark"""
 # Results stand in last lines as well, so these are the words of gradings and of what programs count.
 SAYS_A_MEASURE = re.compile(
     r"\W{0,4}(?:overall |final |quality )?(?:score|rating|grade|quality|confidence|difficulty|words?|word count|"
@@ -187,10 +188,18 @@ def _marks_of(text: str, prompt: str, *, is_plain: bool) -> Iterator[tuple[str, 
     label = LABEL.match(text)
     if label is not None and label[1].lower() not in prompt:
         yield LABEL_KIND, f"{label[1]}:"
-    line = LAST_LINE.search(text)
-    if line is None or not SAYS_A_MEASURE.match(line[1]):
+    line = _last_line(text)
+    if not SAYS_A_MEASURE.match(line):
         return
-    shape = NUMBERS.sub("0", line[1].strip())
+    shape = NUMBERS.sub("0", line)
     words = WORD.findall(shape)
     if words and not any(word.lower() in prompt for word in words):
         yield LINE_KIND, shape
+
+
+def _last_line(text: str) -> str:
+    """The last line of a text of several; empty where it is too short or too long for a mark."""
+    before, _, line = text.rstrip().rpartition("\n")
+    line = line.strip()
+    is_mark = bool(before.strip()) and MIN_LINE_CHARACTERS <= len(line) <= MAX_LINE_CHARACTERS
+    return line if is_mark else ""

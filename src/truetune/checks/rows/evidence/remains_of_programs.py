@@ -62,7 +62,8 @@ MAX_NOTICE_CHARACTERS = 200
 ABOUT_NOTICES = re.compile(
     r"automat|notification|status|notice|system message|announce|transfer", re.I
 )
-PIECES = re.compile(r"[^\W_]{2,} ##[a-z]{1,12}\b|\u2581[^\W_]|\u0120[^\W_]|\w@@ \w")
+# From the beginning of a word of at most 40 letters: a text without spaces would be tried from each of its letters.
+PIECES = re.compile(r"(?<![^\W_])[^\W_]{2,40} ##[a-z]{1,12}\b|\u2581[^\W_]|\u0120[^\W_]|\w@@ \w")
 UNKNOWN_TOKEN = re.compile(r"(?<![`\w\"'])(?:<unk>|\[UNK\]|<pad>|\[PAD\])(?![`\"'])")
 ABOUT_TOKENS = re.compile(r"token|vocab|<unk>|\[UNK\]|BERT|BPE|heading|markdown", re.I)
 LETTERS_APART = re.compile(r"(?<![^\s(\"'])(?:[^\W\d_] ){3,}[^\W\d_](?![^\s.,;:!?)\"'])")
@@ -81,7 +82,7 @@ ABOUT_CANDIDATES = re.compile(
     re.I,
 )
 NEXT_TASK = re.compile(
-    r"\n\s*(?:#+\s*|\*\*)?(?:Instruction|Question|Input|Task|Problem|Prompt|Exercise|Q)(?: ?\d+)?(?:\*\*)?:"
+    r"\n[^\S\n]*(?:#+[^\S\n]*|\*\*)?(?:Instruction|Question|Input|Task|Problem|Prompt|Exercise|Q)(?: ?\d+)?(?:\*\*)?:"
     r"(?:\*\*)?\s*[^\n]{5,}\n+\s*"
     r"(?:#+\s*|\*\*)?(?:Output|Answer|Response|Solution|A)(?: ?\d+)?(?:\*\*)?:"
 )
@@ -120,7 +121,8 @@ ABOUT_SESSIONS = re.compile(
 OPENS_BLOCK = re.compile(
     r"([ \t]*)(?:async )?(?:def|class|for|while|if|elif|else|try|except|finally|with)\b[^\n#]*:[ \t]*(?:#.*)?"
 )
-FENCE_LINE = re.compile(r"^\s*(?:```|~~~).*$", re.MULTILINE)
+# Without line breaks in front: with them, each of many empty lines would be tried as the beginning.
+FENCE_LINE = re.compile(r"^[^\S\n]*(?:```|~~~).*$", re.MULTILINE)
 
 
 def _first_of_many(pattern: re.Pattern[str], text: str, least: int = MIN_PLACES) -> int | None:
