@@ -181,7 +181,8 @@ class OnePhraseTellsTheSides(PairRule):
 
     def _does_mark_tell_side(self, mark: MarkOfForm, side: str, other: str) -> bool:
         """Has one side a mark in far more pairs, and the other side alone in hardly any?"""
-        if self.pairs < MIN_PAIRS or len(self.answers[side]) < MIN_DISTINCT:
+        # Where either side is one text, that tells the sides, and no mark of its form.
+        if self.pairs < MIN_PAIRS or min(map(len, self.answers.values())) < MIN_DISTINCT:
             return False
         alone, reverse = self.alone[side][mark.name], self.alone[other][mark.name]
         return (

@@ -119,8 +119,8 @@ class TokensNeverMade(DataRule):
 
     @cached_property
     def _byte_pair_model(self) -> Any:
-        """The model of byte pairs; None of another kind."""
-        model = self.tokenizer.backend.model
+        """The model of byte pairs; None of another kind, and where the backend has none to ask (in a browser)."""
+        model = getattr(self.tokenizer.backend, "model", None)
         return model if hasattr(model, "dropout") and hasattr(model, "tokenize") else None
 
     @cached_property
