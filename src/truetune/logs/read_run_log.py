@@ -54,8 +54,6 @@ MAX_LOG_BYTES = 1 << 32
 """Chosen, not measured: a longer file is no log of one run, and reading it takes minutes"""
 GENERATION_SPEED = re.compile(r"\btok(?:en)?s?\s*(?:/|per)\s*s(?:ec(?:ond)?)?\b", re.I)
 """How scripts print the speed of a generation: `5.1 tok/s`, `tokens per second`"""
-ARGUMENTS_FILES = ("training_args.yaml", "args.json")
-"""Settings that LLaMA-Factory and ms-swift write beside their logs"""
 SETTINGS_BESIDE = (
     "fp16",
     "bf16",
@@ -65,6 +63,12 @@ SETTINGS_BESIDE = (
     "lr_scheduler_type",
 )
 """Settings on which advice depends"""
+ARGUMENTS_FILES: dict[str, tuple[str, ...]] = {
+    "training_args.yaml": SETTINGS_BESIDE,
+    # Any script may write one of this name: how it accumulates is compared with the log first (`loss-is-a-sum`).
+    "args.json": tuple(name for name in SETTINGS_BESIDE if name != "gradient_accumulation_steps"),
+}
+"""Files in which LLaMA-Factory and ms-swift keep their settings beside a log -> those that are taken from them"""
 HEAD_BYTES = 4_096
 """Enough to tell text from binary content, and to see what a script prints"""
 UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -323,10 +327,10 @@ def _add_facts_of_folder(folder: Path, log_builder: RunLogBuilder) -> None:
         step for child in folder.iterdir() if (step := checkpoint_step(child)) is not None
     )
     log_builder.checkpoints = tuple(steps)
-    for name in ARGUMENTS_FILES:
+    for name, settings in ARGUMENTS_FILES.items():
         arguments = folder / name
         if arguments.is_file():
-            _add_training_arguments(arguments, log_builder)
+            _add_training_arguments(arguments, settings, log_builder)
     # The newest checkpoint stands for the others: they are of one run.
     folders = [folder, *(folder / f"checkpoint-{step}" for step in steps[-1:])]
     for place in folders:
@@ -338,8 +342,10 @@ def _add_facts_of_folder(folder: Path, log_builder: RunLogBuilder) -> None:
             _add_adapter_kind(adapter, log_builder)
 
 
-def _add_training_arguments(file: Path, log_builder: RunLogBuilder) -> None:
-    """Add the settings of the run that its program writes beside the log; those in the log itself
+def _add_training_arguments(
+    file: Path, settings: tuple[str, ...], log_builder: RunLogBuilder
+) -> None:
+    """Add these settings of the run that its program writes beside the log; those in the log itself
     take precedence.
     """
     try:
@@ -348,7 +354,7 @@ def _add_training_arguments(file: Path, log_builder: RunLogBuilder) -> None:
         log_builder.note_skipped(str(error))
         return
     if isinstance(content, dict):
-        for name in SETTINGS_BESIDE:
+        for name in settings:
             if name in content:
                 log_builder.facts.setdefault(name, content[name])
 

@@ -102,17 +102,24 @@ def _containers_of_document(text: str, lines_before: int) -> Iterator[Service]:
         yield _container_as_docker_run(container, text, lines_before, kept)
 
 
+def _lasting_volumes_of(pod: Mapping[str, Any]) -> Iterator[str]:
+    """The names of the volumes that a description of pods itself lists, but for folders of the pod (`emptyDir`)."""
+    volumes = pod.get("volumes")
+    for volume in volumes if isinstance(volumes, list) else ():
+        if isinstance(volume, Mapping) and "emptyDir" not in volume:
+            yield str(volume.get("name"))
+    # A StatefulSet has claims of its own for each pod.
+    claims = pod.get("volumeClaimTemplates")
+    for claim in claims if isinstance(claims, list) else ():
+        metadata = claim.get("metadata") if isinstance(claim, Mapping) else None
+        if isinstance(metadata, Mapping):
+            yield str(metadata.get("name"))
+
+
 def _volumes_that_outlive_the_pod(value: Any, depth: int = MAX_DEPTH) -> Iterator[str]:
     """The names of the volumes of pods that are more than a folder of the pod itself (`emptyDir`)."""
     if isinstance(value, Mapping):
-        for one in value.get("volumes") or () if isinstance(value.get("volumes"), list) else ():
-            if isinstance(one, Mapping) and "emptyDir" not in one:
-                yield str(one.get("name"))
-        # A StatefulSet has claims of its own for each pod.
-        for one in value.get("volumeClaimTemplates") or ():
-            metadata = one.get("metadata") if isinstance(one, Mapping) else None
-            if isinstance(metadata, Mapping):
-                yield str(metadata.get("name"))
+        yield from _lasting_volumes_of(value)
     inner = value.values() if isinstance(value, Mapping) else value
     if isinstance(inner, str) or not isinstance(inner, Iterable) or not depth:
         return

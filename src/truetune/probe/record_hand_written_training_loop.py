@@ -94,25 +94,12 @@ def observe_loop(
     source_data = _live_rows_in_batches(peeked, tokenizer, alive.rows)
     seen = ObservedData(peeked, collate=None, dataset=source_data)
     record = record_without_laws(folder, seen, facts, source_data=source_data, tokenizer=tokenizer)
-    taken = {
-        "seen": steps.seen,
-        "without_gradient": steps.without_gradient,
-        "accumulated": steps.between.accumulated,
-        "only_last": steps.between.only_last,
-        "lost_passes": steps.between.lost_passes,
-    }
-    record.facts |= {"rank": rank, "world": world, "steps": taken}
+    record.facts |= {"rank": rank, "world": world, "steps": _facts_of_steps(steps)}
     if not peeked:
         record.facts["lost"] = NO_LABELS if own_loss else NO_IDS
         record.facts["notes"].append(record.facts["lost"])
     if by_gradient:
-        record.facts["laws"] = {
-            "loss-targets": outcome_of_loss_targets(
-                [batch.named.inputs[IDS] for batch in by_gradient],
-                [batch.taught for batch in by_gradient],
-                tokenizer,
-            )
-        }
+        record.facts["laws"] = {"loss-targets": _outcome_of_taught_batches(by_gradient, tokenizer)}
     keep(record)
     # A loss that the loop computes itself can't be called here, so no other law can be tested on it.
     names = () if own_loss else law_names(laws)
@@ -161,6 +148,23 @@ def _batches_with_taught_labels(
         if labels is not None:
             found.append(_TaughtBatch(NamedBatch({**named.inputs, LABELS: labels.labels}), tokens))
     return found
+
+
+def _outcome_of_taught_batches(batches: Sequence[_TaughtBatch], tokenizer: Any) -> dict[str, Any]:
+    """The outcome of the law on targets, from the loop's own backward passes."""
+    ids = [batch.named.inputs[IDS] for batch in batches]
+    return outcome_of_loss_targets(ids, [batch.taught for batch in batches], tokenizer)
+
+
+def _facts_of_steps(steps: LoopSteps) -> dict[str, Any]:
+    """What the optimizer's steps did, as the record holds it."""
+    return {
+        "seen": steps.seen,
+        "without_gradient": steps.without_gradient,
+        "accumulated": steps.between.accumulated,
+        "only_last": steps.between.only_last,
+        "lost_passes": steps.between.lost_passes,
+    }
 
 
 def _live_rows_in_batches(peeked: list[PeekedBatch], tokenizer: Any, alive: Sequence[Any]) -> Any:

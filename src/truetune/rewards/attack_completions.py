@@ -238,20 +238,7 @@ def _parts(form: AnswerForm, answer: RightAnswer) -> Iterator[Attack]:
         # Shares of right words are 1 for it, where no word may be missing.
         yield Attack("part", "one of its words", form.fill(max(words, key=len)))
     if answer.kind == "number" and re.fullmatch(r"-?\d+(\.\d+)?", text):
-        yield Attack("part", "a longer number that begins with it", form.fill(_longer(text)))
-        yield Attack("part", "a longer number that ends with it", form.fill(f"9{text.lstrip('-')}"))
-        digits = text.lstrip("-")
-        if digits.strip("0."):
-            turned = digits if text.startswith("-") else f"-{text}"
-            yield Attack("near miss", "the number with its sign turned", form.fill(turned))
-        cut = _same_whole_part(text)
-        if cut is not None:
-            yield Attack("near miss", "a number that is cut to the same whole one", form.fill(cut))
-        if len(digits) > 1 and digits.isdigit():
-            yield Attack("part", "its first digit", form.fill(digits[0]))
-            # Four digits and more may be grouped by spaces; in formulas of LaTeX no space is printed at all.
-            if len(digits) < 4 and not _is_formula(form):
-                yield Attack("near miss", "its digits with spaces", form.fill(" ".join(text)))
+        yield from _parts_of_number(form, text)
     elif answer.kind == "letter" and not form.before and not form.after:
         # A function of bare texts alone reads their first letter.
         other = next(letter for letter in LETTERS if letter != text.upper())
@@ -261,12 +248,35 @@ def _parts(form: AnswerForm, answer: RightAnswer) -> Iterator[Attack]:
                 "part", "a word that begins with it, and another letter", f"{word} it is {other}."
             )
     elif answer.kind == "word":
-        # Nobody writes `not yes`, and a function that reads the last of the two words is right.
-        if text.casefold() not in YES_OR_NO:
-            yield Attack("part", "its denial", form.fill(f"not {text}"))
-        if len(text) >= 4:
-            yield Attack("part", "its first half", form.fill(text[: len(text) // 2]))
-            yield Attack("part", "its first letter", form.fill(text[0]))
+        yield from _parts_of_word(form, text)
+
+
+def _parts_of_number(form: AnswerForm, text: str) -> Iterator[Attack]:
+    """Numbers that hold the right one, are a part of it, or miss it by a sign, a fraction or spaces."""
+    yield Attack("part", "a longer number that begins with it", form.fill(_longer(text)))
+    yield Attack("part", "a longer number that ends with it", form.fill(f"9{text.lstrip('-')}"))
+    digits = text.lstrip("-")
+    if digits.strip("0."):
+        turned = digits if text.startswith("-") else f"-{text}"
+        yield Attack("near miss", "the number with its sign turned", form.fill(turned))
+    cut = _same_whole_part(text)
+    if cut is not None:
+        yield Attack("near miss", "a number that is cut to the same whole one", form.fill(cut))
+    if len(digits) > 1 and digits.isdigit():
+        yield Attack("part", "its first digit", form.fill(digits[0]))
+        # Four digits and more may be grouped by spaces; in formulas of LaTeX no space is printed at all.
+        if len(digits) < 4 and not _is_formula(form):
+            yield Attack("near miss", "its digits with spaces", form.fill(" ".join(text)))
+
+
+def _parts_of_word(form: AnswerForm, text: str) -> Iterator[Attack]:
+    """The denial of a word, and its beginnings."""
+    # Nobody writes `not yes`, and a function that reads the last of the two words is right.
+    if text.casefold() not in YES_OR_NO:
+        yield Attack("part", "its denial", form.fill(f"not {text}"))
+    if len(text) >= 4:
+        yield Attack("part", "its first half", form.fill(text[: len(text) // 2]))
+        yield Attack("part", "its first letter", form.fill(text[0]))
 
 
 def _is_formula(form: AnswerForm) -> bool:

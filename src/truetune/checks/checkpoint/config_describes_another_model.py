@@ -38,7 +38,7 @@ Correcting config.json is safe: it changes no weight.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import Stack, find_stacks
 from truetune.checks.checkpoint.read_text_part_of_model_config import (
@@ -168,12 +168,7 @@ class ConfigDescribesAnotherModel(CheckpointRule):
         expected = TENSORS_OF_LAYERS.get(model_type) if isinstance(model_type, str) else None
         if expected is None:
             return
-        names = frozenset[str]().union(*stack.layers.values())
-        judged = {
-            name
-            for name in names
-            if any(part in name for part in JUDGED_PARTS) and not any(b in name for b in BUFFERS)
-        }
+        judged = _judged_tensors(stack)
         # A file of other parts altogether is no whole model of transformers, and nothing can be said.
         if not judged & set(expected):
             return
@@ -183,15 +178,10 @@ class ConfigDescribesAnotherModel(CheckpointRule):
         lacking = sorted({*expected, *called_for} - judged)
         if not unread and not lacking:
             return
-        effects = []
-        if unread:
-            effects.append(f"{_listed(unread)} of each layer are never read")
-        if lacking:
-            effects.append(f"{_listed(lacking)} of each layer are missing, and filled at random")
         likely = [name for name, table in TENSORS_OF_LAYERS.items() if set(table) == judged]
         yield self.finding(
             f"config.json says model_type {model_type}, but the layers are not those of one:"
-            f" {'; '.join(effects)}",
+            f" {_describe_effects(unread, lacking)}",
             "take config.json from the model that was trained"
             + (f" (the tensors are those of {' or '.join(likely)})" if likely else ""),
             cases=[Case(f"{stack.prefix}.*.{name}") for name in (*unread, *lacking)],
@@ -244,7 +234,27 @@ class ConfigDescribesAnotherModel(CheckpointRule):
         )
 
 
-def _listed(names: list[str]) -> str:
+def _judged_tensors(stack: Stack) -> set[str]:
+    """The tensors of a layer that belong to a part which the table knows."""
+    return {
+        name
+        for name in frozenset[str]().union(*stack.layers.values())
+        if any(part in name for part in JUDGED_PARTS)
+        and not any(buffer in name for buffer in BUFFERS)
+    }
+
+
+def _describe_effects(unread: Sequence[str], lacking: Sequence[str]) -> str:
+    """What happens to tensors that the model type does not have, and to those that it has."""
+    effects = []
+    if unread:
+        effects.append(f"{_listed(unread)} of each layer are never read")
+    if lacking:
+        effects.append(f"{_listed(lacking)} of each layer are missing, and filled at random")
+    return "; ".join(effects)
+
+
+def _listed(names: Sequence[str]) -> str:
     """Some names, and how many there are besides."""
     more = f" and {len(names) - SHOWN_NAMES:,} more" if len(names) > SHOWN_NAMES else ""
     return ", ".join(names[:SHOWN_NAMES]) + more

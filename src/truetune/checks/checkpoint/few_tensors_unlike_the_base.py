@@ -106,6 +106,14 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
         least = min((change.cosine for change in changes.values()), default=1.0)
         return f"{len(changes):,} tensors have a cosine of {least:.2f} and more to the base's"
 
+    def _is_explained(self, foreign: set[str], compared: set[str]) -> bool:
+        """Is it what a strong adapter does, or what another rule finds?"""
+        # A strong adapter changes all matrices of some kinds; norms have none.
+        holds_norm = any("norm" in name for name in foreign)
+        if are_adapter_targets(foreign, compared) and not holds_norm:
+            return True
+        return any(True for rule in EXPLAINING for _ in rule(self.subject).findings())
+
     def findings(self) -> Iterator[Finding]:
         if self.subject.kind != "model" or self.subject.base is None:
             return
@@ -124,11 +132,7 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
         }
         if not foreign or _share_of_trained(changes) < MIN_SHARE_OF_TRAINED:
             return
-        # A strong adapter changes all matrices of some kinds; norms have none.
-        is_adapter = are_adapter_targets(set(foreign), set(changes))
-        if is_adapter and not any("norm" in name for name in foreign):
-            return
-        if any(True for rule in EXPLAINING for _ in rule(self.subject).findings()):
+        if self._is_explained(set(foreign), set(changes)):
             return
         name, change = min(foreign.items(), key=lambda item: item[1].cosine)
         meaning = (

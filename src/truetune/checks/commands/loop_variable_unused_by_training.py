@@ -134,6 +134,21 @@ def _options_for(variable: str) -> frozenset[str]:
 
 def _fixed_option(loop: ShellLoop, command: ShellCommand) -> FixedOption | None:
     """The option of a command that ought to follow the loop and does not; None where all is well, or not known."""
+    if _may_follow_otherwise(loop, command):
+        return None
+    options = dict(_options_with_values(command.words))
+    for variable in loop.names:
+        wanted = _options_for(variable)
+        for name, value in options.items():
+            last = name.lstrip("-+").replace("-", "_").rpartition(".")[2]
+            is_fixed = bool(value) and not set(value) & set("$`")
+            if last in wanted and is_fixed and not NAMES_OF_RESULTS.search(last):
+                return FixedOption(command, variable, name, value)
+    return None
+
+
+def _may_follow_otherwise(loop: ShellLoop, command: ShellCommand) -> bool:
+    """May the command follow the loop by more than the names of its results, or does it not follow it at all?"""
     options = dict(_options_with_values(command.words))
     following = [name for name, value in options.items() if loop.loop_variables_in(value)]
     names_alone = bool(following) and all(NAMES_OF_RESULTS.search(name) for name in following)
@@ -143,16 +158,7 @@ def _fixed_option(loop: ShellLoop, command: ShellCommand) -> FixedOption | None:
         loop.loop_variables_in(value) for value in command.variables.values()
     )
     exports = re.search(r"(?m)^\s*export\s", loop.text) is not None
-    if not names_alone or is_elsewhere or exports or ".yaml" in command.text:
-        return None
-    for variable in loop.names:
-        wanted = _options_for(variable)
-        for name, value in options.items():
-            last = name.lstrip("-+").replace("-", "_").rpartition(".")[2]
-            is_fixed = bool(value) and not set(value) & set("$`")
-            if last in wanted and is_fixed and not NAMES_OF_RESULTS.search(last):
-                return FixedOption(command, variable, name, value)
-    return None
+    return not names_alone or is_elsewhere or exports or ".yaml" in command.text
 
 
 def _words_but_of_logs(words: tuple[str, ...]) -> Iterator[str]:

@@ -44,7 +44,7 @@ Merging is exact but for the rounding of the base's type, and each engine serves
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
@@ -87,19 +87,20 @@ class EngineLeavesOutPartOfAdapter(AdapterLoadingRule):
             if ignored
             else describe_setting(loading, settings[0])
         )
-        flag = loading.loader.other_parts_flag
-        is_other_part = bool(ignored) and all(
-            _is_of_other_part(fate.tensor.module) for fate in ignored
-        )
-        remedy = f"start it with {flag}, or {MERGE}" if flag and is_other_part else MERGE
         yield self.finding(
             f"{loading.engine_name} leaves out {what} on {loading.architecture.name}",
-            remedy,
+            _remedy(loading.loader.other_parts_flag, [fate.tensor.module for fate in ignored]),
             evidence=[*evidence, *evidence_of_fates(loading, ignored)],
             cases=cases_of_fates(ignored),
             count=len(ignored) or None,
             total=len(loading.fates) if ignored else None,
         )
+
+
+def _remedy(flag: str | None, modules: Sequence[str]) -> str:
+    """What to do where the engine leaves these modules out; `flag` makes it take those of other parts than the text."""
+    is_other_part = bool(modules) and all(map(_is_of_other_part, modules))
+    return f"start it with {flag}, or {MERGE}" if flag and is_other_part else MERGE
 
 
 def _is_of_other_part(module: str) -> bool:
