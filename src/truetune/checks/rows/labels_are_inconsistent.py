@@ -66,7 +66,7 @@ SHOWN_SPELLINGS = 3
 class LabelsAreInconsistent(DataRule):
     code = "ROW084"
     fault = Fault.TRAINING_ANSWERS_IN_WRONG_FORM
-    symptoms = ("odd-metrics", "loss-stuck")
+    symptoms = ("odd-metrics",)
     severity = "warning"
     stability = "preview"
     needs_tokenizer = False
