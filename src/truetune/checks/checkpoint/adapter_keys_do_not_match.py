@@ -222,16 +222,21 @@ def _why_config_leaves_out(piece: AdapterTensor, config: Mapping[str, Any]) -> s
         return "use_dora is false, but the file has the magnitudes of DoRA"
     if piece.rest.endswith("bias") and config.get("lora_bias") is False:
         return "lora_bias is false, but the file has biases of the pairs"
+    return _why_module_is_no_target(piece.module, config)
+
+
+def _why_module_is_no_target(module: str, config: Mapping[str, Any]) -> str | None:
+    """The setting of adapter_config.json that leaves a module out; None where it is a target, or that is not known."""
     targets = config.get("target_modules")
     # A pattern, or parameters instead of modules, are matched by peft in other ways.
     if not isinstance(targets, list) or not targets or config.get("target_parameters"):
         return None
     names = [name for name in targets if isinstance(name, str)]
-    if not any(matches_target(piece.module, name) for name in names):
-        return f"target_modules is {names}, but the file has pairs of {_last_part(piece.module)}"
+    if not any(matches_target(module, name) for name in names):
+        return f"target_modules is {names}, but the file has pairs of {_last_part(module)}"
     chosen = config.get("layers_to_transform")
     chosen = [chosen] if type(chosen) is int else chosen
-    layer = layer_number(piece.module)
+    layer = layer_number(module)
     if isinstance(chosen, list) and chosen and layer is not None and layer not in chosen:
         return f"layers_to_transform is {chosen}, but the file has pairs of layer {layer}"
     return None

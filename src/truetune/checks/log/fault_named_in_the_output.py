@@ -72,14 +72,10 @@ class FaultNamedInTheOutput(OutputRule):
             return
         for notice in output.notices:
             known = notice.message
-            if output.failure is not None and output.failure.message is known:
-                continue  # it says what the exception means, which run-ended-in-an-exception shows
             if notice.count < known.least_share_of_steps * self.subject.done_steps:
                 continue  # normal at some of the steps
-            if known.name == SKIPPED and (
-                output.skips.is_loss_scale_fixed or output.skips.is_loss_scale_at_its_least
-            ):
-                continue  # fixed-loss-scale-skips-steps or loss-scale-collapses says so, with the cause
+            if _is_said_by_another_rule(output, notice):
+                continue
             rows = _rows_that_warnings_are_about(output, notice)
             is_rare = rows > 0 and notice.count <= max(1, FEW_ROWS * rows)
             counted = (
@@ -106,6 +102,16 @@ class FaultNamedInTheOutput(OutputRule):
                 evidence=((f"raised from {frame}",) if frame else ()),
                 cases=(Case(text, file=output.file, line=failure.raised.line),),
             )
+
+
+def _is_said_by_another_rule(output: ConsoleOutput, notice: Notice) -> bool:
+    """Does a rule that knows the cause report this message?"""
+    known = notice.message
+    if output.failure is not None and output.failure.message is known:
+        return True  # it says what the exception means, which run-ended-in-an-exception shows
+    skips = output.skips
+    # fixed-loss-scale-skips-steps or loss-scale-collapses
+    return known.name == SKIPPED and (skips.is_loss_scale_fixed or skips.is_loss_scale_at_its_least)
 
 
 def _rows_that_warnings_are_about(output: ConsoleOutput, notice: Notice) -> int:

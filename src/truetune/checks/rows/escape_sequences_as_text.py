@@ -247,16 +247,21 @@ def find_letters_escaped_in_json(answer: str, prompt: str) -> str | None:
         return None
     if JSON_PIECE.search(answer) is None:
         return None
-    has_plain_letters = any(letter.isalpha() and not letter.isascii() for letter in answer)
-    has_prompt_letters = any(letter.isalpha() and not letter.isascii() for letter in prompt)
+    has_such_in_prompt_alone = _has_letters_beyond_ascii(prompt) and not _has_letters_beyond_ascii(
+        answer
+    )
     for run in ESCAPED_RUN.finditer(answer):
         units = b"".join(bytes.fromhex(unit) for unit in run[0].split("\\u")[1:])
         letters = units.decode("utf-16-be", "replace")
         if not any(map(str.isalpha, letters)):
             continue
-        if letters in prompt or (has_prompt_letters and not has_plain_letters):
+        if letters in prompt or has_such_in_prompt_alone:
             return run[0][:SHOWN_CHARACTERS]
     return None
+
+
+def _has_letters_beyond_ascii(text: str) -> bool:
+    return any(letter.isalpha() and not letter.isascii() for letter in text)
 
 
 def _is_escaped_json_string(text: str) -> bool:
