@@ -59,6 +59,17 @@ def test_others_are_left_alone(tmp_path: Path, settings: dict[str, Any], model: 
     assert _findings(tmp_path, settings, model) == []
 
 
+@pytest.mark.parametrize(
+    ("asked", "count"), [("==5.23.0", 1), ("==5.10.0", 1), (">=5.24", 0), ("", 1)]
+)
+def test_a_release_after_the_measurement_is_not_judged(
+    tmp_path: Path, asked: str, count: int
+) -> None:
+    if asked:
+        (tmp_path / "requirements.txt").write_text(f"transformers{asked}\n", encoding="utf-8")
+    assert len(_findings(tmp_path, TRL, "openai/gpt-oss-20b")) == count
+
+
 def _findings(folder: Path, settings: dict[str, Any], model: str) -> list[Any]:
     path = folder / "settings.yaml"
     path.write_text(yaml.safe_dump({"model_name_or_path": model, **settings}), encoding="utf-8")

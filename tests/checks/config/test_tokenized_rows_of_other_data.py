@@ -20,14 +20,19 @@ SETTINGS = {
 
 
 def messages_of(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, tokenized: int, rows: int, **settings: Any
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    tokenized: int,
+    rows: int,
+    described: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> list[str]:
     (folder / "rows.json").write_text(
         json.dumps([{"instruction": f"Who {n}?", "output": f"It is {n}."} for n in range(rows)]),
         encoding="utf-8",
     )
     (folder / "dataset_info.json").write_text(
-        json.dumps({"rows": {"file_name": "rows.json"}}), encoding="utf-8"
+        json.dumps({"rows": {"file_name": "rows.json", **(described or {})}}), encoding="utf-8"
     )
     (folder / "sft.yaml").write_text(yaml.safe_dump(SETTINGS | settings), encoding="utf-8")
     if tokenized:
@@ -80,3 +85,9 @@ def test_the_rows_of_the_data_set(
     settings: dict[str, Any],
 ) -> None:
     assert messages_of(monkeypatch, tmp_path, tokenized, rows, **settings) == []
+
+
+def test_a_data_set_of_which_a_part_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert messages_of(monkeypatch, tmp_path, 40, 300, described={"num_samples": 40}) == []

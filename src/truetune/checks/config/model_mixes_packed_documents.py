@@ -62,6 +62,8 @@ from truetune.trainers.packing_of_model_types import (
     packed_model_type,
 )
 
+FIRST_RELEASE_AFTER = "5.24.0"
+"""Of transformers, after the measured one"""
 NOT_MEASURED = Unmet(
     f"how its model treats packed rows was not measured with transformers {MEASURED_RELEASE}",
     "run the training with `truetune run`, which changes a document and looks at the others",
@@ -89,7 +91,8 @@ class ModelMixesPackedDocuments(ConfigRule):
             return None
         pins = self.subject.pins
         is_older = pins.is_release_surely_before("transformers", MEASURED_RELEASE)
-        return NOT_MEASURED if is_older or self._model_type() is None else None
+        is_unknown = is_older or self._is_release_newer() or self._model_type() is None
+        return NOT_MEASURED if is_unknown else None
 
     def measurement_if_clean(self) -> str:
         """What was compared, and what the model does with packed rows."""
@@ -102,6 +105,7 @@ class ModelMixesPackedDocuments(ConfigRule):
         if (
             not training.packing
             or model_type is None
+            or self._is_release_newer()
             or training.packing_strategy in ("wrapped", "greedy")
         ):
             return
@@ -120,6 +124,16 @@ class ModelMixesPackedDocuments(ConfigRule):
                 Case(f"model_type: {model_type}", file=config.spec.model or None),
             ],
         )
+
+    def _is_release_newer(self) -> bool:
+        """Does a release of transformers run that may have fixed this since the measurement?
+
+        Older releases mix no less: what hands borders on was added with time.
+        """
+        age = self.subject.pins.age_of_asked_releases(
+            "transformers", MEASURED_RELEASE, FIRST_RELEASE_AFTER
+        )
+        return age == "current"
 
     def _model_type(self) -> str | None:
         """The model's type; None where it was not measured or is not known."""

@@ -57,6 +57,7 @@ from typing import NamedTuple
 from truetune.checks.config.evidence.columns_and_age_of_training_files import (
     last_changed_training_file,
 )
+from truetune.checks.config.evidence.dataset_info_entries import dataset_info_entries
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_ROWS
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.config.evidence.upper_bound_of_optimizer_steps import (
@@ -167,7 +168,9 @@ def _rows_of_other_data(config: Config, name: str) -> _OtherRows | None:
     rows = count_training_rows(config)
     tokenized = _count_tokenized_rows(config, name)
     is_mixed = config.raw.get("mix_strategy") not in (None, "concat")
-    if rows is None or tokenized is None or config.spec.training.packing or is_mixed:
+    # `num_samples` of a data set takes a part of its rows, or some several times.
+    is_sampled = any(entry.get("num_samples") for entry in dataset_info_entries(config).values())
+    if rows is None or tokenized is None or config.spec.training.packing or is_mixed or is_sampled:
         return None
     difference = abs(tokenized - rows.count)
     if difference < max(MIN_ROWS_APART, MIN_DIFFERENCE * rows.count):
