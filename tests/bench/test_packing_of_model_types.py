@@ -1,4 +1,4 @@
-"""The table of models that keep packed documents apart: measured anew for each kind, and what the page says."""
+"""The table of models that keep packed documents apart: one type of each kind is measured, and the page read."""
 
 from __future__ import annotations
 

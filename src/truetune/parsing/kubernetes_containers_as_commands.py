@@ -168,9 +168,8 @@ def _container_as_docker_run(
     return Service(begin + lines_before, tuple(_docker_run_words(container, kept)), lines)
 
 
-def _docker_run_words(container: Mapping[str, Any], kept: frozenset[str]) -> Iterator[str]:
-    """The words of `docker run -v VOLUME:FOLDER -e NAME=VALUE IMAGE COMMAND ARGUMENTS`."""
-    yield from ("docker", "run", *GIVEN_TO_POD)
+def _mounts_and_variables(container: Mapping[str, Any], kept: frozenset[str]) -> Iterator[str]:
+    """The words `-v VOLUME:FOLDER` of the volumes that are kept, and `-e NAME=VALUE`."""
     mounts = container.get("volumeMounts")
     for one in mounts if isinstance(mounts, list) else ():
         if isinstance(one, Mapping) and one.get("name") in kept and "mountPath" in one:
@@ -179,6 +178,12 @@ def _docker_run_words(container: Mapping[str, Any], kept: frozenset[str]) -> Ite
     for one in variables if isinstance(variables, list) else ():
         if isinstance(one, Mapping) and "value" in one:
             yield from ("-e", f"{one.get('name')}={one['value']}")
+
+
+def _docker_run_words(container: Mapping[str, Any], kept: frozenset[str]) -> Iterator[str]:
+    """The words of `docker run -v VOLUME:FOLDER -e NAME=VALUE IMAGE COMMAND ARGUMENTS`."""
+    yield from ("docker", "run", *GIVEN_TO_POD)
+    yield from _mounts_and_variables(container, kept)
     image = _image_of_container(container)
     if image is not None:
         yield image

@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from truetune.checks.answer_diversity import MOST_LABELS, NEARLY_ALL
 from truetune.checks.base_of_rules_on_answer_texts import (
@@ -134,23 +134,22 @@ class AnswerIsNoneOfTheOptions(DataRule):
 
     def _fault_by_labels(self, options: list[tuple[str, str]], answer: str) -> str | None:
         """What is wrong with an answer beside options with labels."""
-        labels = [label.casefold() for label, _ in options]
         alone = LABEL_ALONE.fullmatch(answer)
         both = LABEL_AND_TEXT.fullmatch(answer)
         if alone is None and both is None:
             return None
         self.labelled += 1
-        label = (both or alone or [""])[1].casefold()
-        texts = [normal_label(text) for _, text in options]
-        if both is None:
-            # A number may be the text of an option, or the result that is asked for.
-            is_text = normal_label(answer) in texts
-            return None if label in labels or is_text else UNLISTED
-        text = normal_label(both[2])
-        if label not in labels:
-            return UNLISTED if text in texts else None
-        own = texts[labels.index(label)]
-        return OTHER_TEXT if text != own and text in texts else None
+        text_by_label = {label.casefold(): normal_label(text) for label, text in options}
+        texts = set(text_by_label.values())
+        if both is not None:
+            return _fault_of_label_with_text(
+                both[1].casefold(), normal_label(both[2]), text_by_label
+            )
+        # A number may be the text of an option, or the result that is asked for.
+        is_listed = (alone is not None and alone[1].casefold() in text_by_label) or normal_label(
+            answer
+        ) in texts
+        return None if is_listed else UNLISTED
 
     def unmet(self) -> Unmet | None:
         """Unmet where no prompt lists options."""
@@ -211,3 +210,14 @@ def _text_before(row: Conversation, answer: AnswerText) -> str:
         for one in row.messages[: answer.message]
         if one.get("role") != "assistant"
     )
+
+
+def _fault_of_label_with_text(
+    label: str, text: str, text_by_label: Mapping[str, str]
+) -> str | None:
+    """What is wrong with an answer that gives a label and the text of an option."""
+    if text not in text_by_label.values():
+        return None
+    if label not in text_by_label:
+        return UNLISTED
+    return OTHER_TEXT if text != text_by_label[label] else None

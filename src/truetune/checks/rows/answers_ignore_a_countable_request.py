@@ -176,6 +176,17 @@ class AnswersIgnoreACountableRequest(DataRule):
 
 def _judge_requests(prompt: str, answer: str) -> Iterator[tuple[str, str]]:
     """Each countable request of a prompt, and what differs; empty where the answer is as asked."""
+    yield from _judge_number_of_items(prompt, answer)
+    if ONE_SENTENCE.search(prompt):
+        sentences = sum(1 for _ in SENTENCE_END.finditer(answer))
+        is_long = sentences >= MIN_TOO_MANY_SENTENCES
+        yield "sentence", f"one is asked for, and the answer has {sentences}" if is_long else ""
+    yield from _judge_number_of_words(prompt, answer)
+    yield from _judge_language(prompt, answer)
+
+
+def _judge_number_of_items(prompt: str, answer: str) -> Iterator[tuple[str, str]]:
+    """Has a list as many items as are asked for? Nothing where no number of items is."""
     items = ITEMS.match(prompt)
     # The first item may have words before it.
     begins_behind_words = FIRST_ITEM_BEHIND_WORDS.match(answer) is not None
@@ -185,17 +196,16 @@ def _judge_requests(prompt: str, answer: str) -> Iterator[tuple[str, str]]:
         # Items may have points of their own.
         is_right = count == asked or (count > asked and count % asked == 0)
         yield "items", "" if is_right else f"{asked} are asked for, and the list has {count}"
-    if ONE_SENTENCE.search(prompt):
-        sentences = sum(1 for _ in SENTENCE_END.finditer(answer))
-        is_long = sentences >= MIN_TOO_MANY_SENTENCES
-        yield "sentence", f"one is asked for, and the answer has {sentences}" if is_long else ""
+
+
+def _judge_number_of_words(prompt: str, answer: str) -> Iterator[tuple[str, str]]:
+    """Has an answer about as many words as are asked for? Nothing where no number of words is."""
     words = WORDS.search(prompt)
     if words is not None:
         limit, given = int(words[2]), len(answer.split())
         is_short = words[1].lower() in ("in", "exactly") and given < WORDS_PART * limit
         is_other = given > WORDS_TIMES * limit or is_short
         yield "words", f"{limit} are asked for, and the answer has {given}" if is_other else ""
-    yield from _judge_language(prompt, answer)
 
 
 def _judge_language(prompt: str, answer: str) -> Iterator[tuple[str, str]]:

@@ -72,7 +72,7 @@ MAX_VALUE, MAX_VALUE_WORDS = 80, 8
 WORD = re.compile(r"[^\W_]{2,}")
 STEM = 5
 """Characters of a word that are compared: endings differ"""
-# Dates and categories are written anew, and are in the prompt in far less than half of the rows.
+# Dates and categories are written in another form, and are in the prompt in far less than half of the rows.
 COPIED_SHARE = 0.6
 # Chosen, not measured: spelling and abbreviations keep some names out of any text.
 MIN_SHARE, MIN_ROWS = 0.15, 5
@@ -271,7 +271,7 @@ def _values_of_answer(prompt: str, answer: str) -> dict[str, str]:
 
 def _may_be_copied(value: str) -> bool:
     """Is a value a name or a few words?"""
-    # Dates and amounts are often written anew, and hold parts of what the prompt says by chance.
+    # Dates and amounts are often written in another form, and hold parts of what the prompt says by chance.
     has_letters = sum(map(str.isalpha, value)) >= MIN_LETTERS
     return (
         has_letters and len(value) <= MAX_VALUE and 1 <= len(WORD.findall(value)) <= MAX_VALUE_WORDS

@@ -50,6 +50,7 @@ from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
 from truetune.checks.options_named_in_words import normal_label
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 
 MIN_LABELLED = 20
@@ -93,18 +94,24 @@ class LabelsAreInconsistent(DataRule):
             label = normal_label(answer)
             if label in self.spellings or len(self.spellings) <= MOST_LABELS:
                 self.spellings[label][answer] += 1
-            prompt = " ".join(text_besides_answers(row).split())
-            key = blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-            if key not in self.labels_by_text and len(self.labels_by_text) >= MAX_KEPT:
-                continue
-            first = self.labels_by_text.setdefault(key, label)
-            if first == label:
-                continue
-            self.contradicting += 1
-            self.contradicted.add(key)
-            if len(self.cases) < MAX_CASES:
-                text = f"the answer is {answer!r}, and {first!r} in an earlier row"
-                self.cases.append(case_in_row(batch, row, text))
+            self._compare_with_earlier_label(answer, label, batch, row)
+
+    def _compare_with_earlier_label(
+        self, answer: str, label: str, batch: Batch, row: Conversation
+    ) -> None:
+        """Note a text that came before with another label."""
+        prompt = " ".join(text_besides_answers(row).split())
+        key = blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        if key not in self.labels_by_text and len(self.labels_by_text) >= MAX_KEPT:
+            return
+        first = self.labels_by_text.setdefault(key, label)
+        if first == label:
+            return
+        self.contradicting += 1
+        self.contradicted.add(key)
+        if len(self.cases) < MAX_CASES:
+            text = f"the answer is {answer!r}, and {first!r} in an earlier row"
+            self.cases.append(case_in_row(batch, row, text))
 
     def _are_answers_labels(self) -> bool:
         """Are the answers few short texts with several rows each?"""
