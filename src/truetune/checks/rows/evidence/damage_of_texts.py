@@ -143,7 +143,7 @@ NUMBER_WORDS = (
 ASKS_FOR_REPETITION = re.compile(
     r"repeat|twice|again|double|stutter|over and over|in a row|refrain|chorus|mantra|\bchant"
     r"|\bsongs?\b|lyrics|nursery"
-    rf"|\b(?:\d[\d,]{0, 11}|{NUMBER_WORDS})(?: (?:lines|copies)\b|[ -]times\b(?! (?:\d|as\b|more\b|larger\b|the\b)))"
+    rf"|\b(?:\d[\d,]{{0,11}}|{NUMBER_WORDS})(?: (?:lines|copies)\b|[ -]times\b(?! (?:\d|as\b|more\b|larger\b|the\b)))"
     r"|(?:per|for each|on each|in each) (?:line|row)|\bfill (?:a|the|\d+) (?:page|line|board)|bar chart"
     r"|wiederhol|\b\d+[ -]?mal\b|r[e\u00e9]p[e\u00e8\u00e9]t|\b\d+ fois\b|repit|repet|\b\d+ (?:veces|vezes|volte)\b"
     r"|\u91cd\u590d|\d+\s?(?:\u904d|\u6b21|\u56de)|\u7e70\u308a\u8fd4|\u043f\u043e\u0432\u0442\u043e\u0440",
