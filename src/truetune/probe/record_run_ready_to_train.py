@@ -388,6 +388,11 @@ def _facts_of_trained_weights(model: Any) -> dict[str, Any]:
         "trainable": sum(
             _parameter_size_before_sharding(parameter) for parameter in trained.values()
         ),
+        "trainable_in_matrices": sum(
+            _parameter_size_before_sharding(parameter)
+            for parameter in trained.values()
+            if len(_parameter_shape_before_sharding(parameter)) > 1
+        ),
         "trainable_names": list(trained),
     }
 
@@ -415,6 +420,11 @@ def _matrix_rows(layer: Any) -> int | None:
 def _parameter_size_before_sharding(parameter: Any) -> int:
     """The number of weights of a parameter, also where DeepSpeed has shared them out."""
     return int(getattr(parameter, "ds_numel", parameter.numel()))
+
+
+def _parameter_shape_before_sharding(parameter: Any) -> Sequence[int]:
+    """The shape of a parameter, also where DeepSpeed has cut it up."""
+    return getattr(parameter, "ds_shape", parameter.shape)
 
 
 def _trainer_facts(trainer: Any, collator: Any) -> dict[str, Any]:

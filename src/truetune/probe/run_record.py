@@ -24,7 +24,8 @@ from truetune.probe.rollout_step import RolloutStep, read_rollout_files
 
 NO_MODEL: Mapping[str, Any] = {
     "class": "", "type": None, "config": {}, "generation_config": None, "attention": None, "dtype": "",
-    "embedding_rows": None, "output_rows": None, "parameters": 0, "trainable": 0, "trainable_names": [],
+    "embedding_rows": None, "output_rows": None, "parameters": 0, "trainable": 0,
+    "trainable_in_matrices": 0, "trainable_names": [],
     "adapter": None, "accepts": [], "training": True, "dropout": 0.0, "trained_dtypes": [], "quantized": False,
 }  # fmt: skip
 """The facts of a record on a model where there is none"""
@@ -42,8 +43,9 @@ class Record:
       own_loss (is it the user's own code?), loss (which function computes it: `computed_loss.LossFacts`)}
     - args: the training arguments
     - model: {class, type, config, generation_config, attention, dtype, embedding_rows, output_rows, parameters,
-      trainable, trainable_names, adapter, accepts (names of forward's arguments), training (is it in train() mode?),
-      dropout (the highest of its modules), trained_dtypes, quantized}; empty where there is no model
+      trainable, trainable_in_matrices (of these weights, those in tensors of two dimensions or more), trainable_names,
+      adapter, accepts (names of forward's arguments), training (is it in train() mode?), dropout (the highest of its
+      modules), trained_dtypes, quantized}; empty where there is no model
     - tokenizer: {class, padding_side, pad, bos, eos, name}, or null
     - data: {given: {rows, columns} before the trainer's preparation or null, prepared: {rows, columns}, numbers (of
       `rows`), used (columns that reach the collator)}

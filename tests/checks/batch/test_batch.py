@@ -1,4 +1,4 @@
-"""Rules on batches (BAT019-BAT038): what makes each fire, and healthy runs of many shapes that keep them silent."""
+"""Rules on batches (BAT019-BAT038, BAT049): what makes each fire, and healthy runs that keep them silent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from truetune.checks.rule_catalogue import find_rule
 
 Rows = list[dict[str, Any]]
 BASE = tiny.tokenizer()
-CODES = tuple(f"BAT0{number}" for number in range(19, 39))
+CODES = (*(f"BAT0{number}" for number in range(19, 39)), "BAT049")
 PROSE = [
     {"text": f"Town {i} lies at the sea, and its harbour is old. " * (1 + i % 3)} for i in range(16)
 ]
@@ -379,6 +379,56 @@ def test_rows_in_the_order_of_the_file() -> None:
     assert "in the order" in findings["rows-not-drawn-at-random"].message
 
 
+@pytest.mark.parametrize(("pool", "severity"), [(3, "warning"), (12, "info"), (80, None)])
+def test_rows_drawn_from_a_few(pool: int, severity: str | None) -> None:
+    """16 draws among the first `pool` of 80 rows: whoever meets three rows again and again never sees the others."""
+    rows = tiny.encoded(tiny.chats(80))
+    order = [7 * draw % pool for draw in range(16)]
+    loader = torch.utils.data.DataLoader(
+        rows,
+        batch_size=2,
+        sampler=order,
+        collate_fn=transformers.DataCollatorForSeq2Seq(BASE),
+    )
+    findings = found(tiny.model(), loader=loader, tokenizer=tiny.tokenizer())
+    finding = findings.get("rows-not-drawn-at-random")
+    assert (finding and finding.severity) == severity
+
+
+@pytest.mark.parametrize(
+    ("is_trained", "is_named"),
+    [
+        (lambda name, shape: len(shape) == 1, True),
+        (lambda name, shape: "norm" in name or "bias" in name, True),
+        (lambda name, shape: "layers.0" in name, False),
+        (lambda name, shape: True, False),
+        (lambda name, shape: False, False),
+    ],
+)
+def test_only_vectors_are_trained(
+    is_trained: Callable[[str, tuple[int, ...]], bool], is_named: bool
+) -> None:
+    model = tiny.model()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(is_trained(name, tuple(parameter.shape)))
+    assert ("only-norms-and-biases-are-trained" in found(model, loader=batches())) is is_named
+
+
+def test_an_adapter_that_trains_norms_alone_is_meant() -> None:
+    model = peft.get_peft_model(
+        tiny.model(), peft.LNTuningConfig(task_type="CAUSAL_LM", target_modules=["norm"])
+    )
+    assert "only-norms-and-biases-are-trained" not in found(model, loader=batches())
+
+
+def batches() -> torch.utils.data.DataLoader[Any]:
+    return torch.utils.data.DataLoader(
+        tiny.encoded(tiny.chats(8)),
+        batch_size=2,
+        collate_fn=transformers.DataCollatorForSeq2Seq(BASE),
+    )
+
+
 COLUMNS: dict[str, tuple[dict[str, Any], str | None]] = {
     "weights": ({"weight": 0.5}, "warning"),
     "reasoning": ({"reasoning": "One basket was opened, then another one."}, "warning"),
@@ -391,7 +441,7 @@ COLUMNS: dict[str, tuple[dict[str, Any], str | None]] = {
         None,
     ),
     "a copy of the question": ({"prompt": None}, None),
-    "tools written anew": ({"topic": "boxes, shelf, apples"}, None),
+    "tools written again": ({"topic": "boxes, shelf, apples"}, None),
 }
 
 

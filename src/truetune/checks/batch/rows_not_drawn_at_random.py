@@ -2,8 +2,8 @@
 
 ## What it does
 Reads the numbers of the rows in the first batches of one process: does one come back although most have not been used,
-and are they just 0, 1, 2, ... ? Both are info. In a hand-written loop, whose loader gives no numbers, it compares the
-batches: if all of them are the same, id by id, it warns.
+and are they just 0, 1, 2, ... ? Both are info; where half of the draws or more are repeats, it warns. In a hand-written
+loop, whose loader gives no numbers, it compares the batches: if all of them are the same, id by id, it warns.
 
 ## Why it is bad
 A sampler that repeats rows trains on some of them often and on others never. Rows in the file's order come source by
@@ -60,6 +60,10 @@ MIN_TIMES_AS_MANY_ROWS = 4
 # that prefers some.
 REPEATED_SHARE = 0.25
 """Share of the rows drawn that came before"""
+# Weights of a sampler that prefers some rows make a quarter of the draws repeats. Half of them repeats are draws from
+# fewer rows than are drawn, while at least four times as many are there: most rows are never learned.
+SMALL_CIRCLE_SHARE = 0.5
+"""Share of repeats from which it is a warning"""
 MIN_BATCHES = 4
 """Batches of an own loop that are compared: chosen, not measured. Two passes over one batch may be one step"""
 
@@ -80,9 +84,11 @@ class RowsNotDrawnAtRandom(BatchRule):
             return
         again = len(drawn) - len(set(drawn))
         if again >= REPEATED_SHARE * len(drawn):
+            is_small_circle = again >= SMALL_CIRCLE_SHARE * len(drawn)
             yield self.finding(
                 f"{again} of the first {len(drawn)} sampled rows are repeats, out of {rows:,} rows",
                 "sample without replacement (DataLoader(shuffle=True)) if every row should be used",
+                severity="warning" if is_small_circle else "info",
                 cases=[Case(f"rows {', '.join(map(str, drawn[:16]))}, ...")],
                 count=again,
                 total=len(drawn),

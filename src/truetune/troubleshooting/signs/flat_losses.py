@@ -41,7 +41,7 @@ DECODERS = r"(?i)llama|mistral|qwen|gemma|\bgpt|\bphi-?\d|\bopt-|bloom|falcon|sm
 COUNTED = r"(?:step|steps|i|it|idx|batch_idx|n|seen|count|num|total|denom)\w{0,10}"
 
 NOTHING_TRAINED = (
-    r"^nothing is trainable|hardly more than a norm or two|^no parameter of the model requires"
+    r"^nothing is trainable|hardly more than a norm or two|^no parameter of the model requires|^only norms and biases"
     r"|^most tensors of a fine-tuned model equal|^the settings train no weight"
 )
 MASKED = (

@@ -228,7 +228,7 @@ RUN_SIGNS: tuple[Sign, ...] = (
         unless_in_file=r"requires_grad_?\s*(?:=\s*|\(\s*)True|get_peft_model\(|peft_config",
     ),
     Sign(
-        r"^the output shows that hardly more than a norm|^no parameter of the model requires"
+        r"^the output shows that hardly more than a norm|^no parameter of the model requires|^only norms and biases"
         r"|^the adapter was loaded frozen",
         r"(?i:trainable(?: params?| parameters|%)?)\W{1,3}(?:0\b(?!\.\d*[1-9])|0\.00\d)"
         r"|trainable%: 0\.0[01]?\d?\b|inject\w* (?:0|no) ",
