@@ -88,9 +88,9 @@ def model_load_and_loop_settings_of_script(module: Module) -> Iterator[SettingBe
     """How a script loads its model, and what its loop keeps of each step."""
     spread = spread_load_of_trained_model(module)
     if spread is not None:
-        given = module.flow.value(spread.keywords.get("device_map"))
+        device_map_argument = module.flow.value(spread.keywords.get("device_map"))
         yield setting_at_code_place(
-            module, spread.node, LAYERS_SPREAD, True, f'device_map="{given}"'
+            module, spread.node, LAYERS_SPREAD, True, f'device_map="{device_map_argument}"'
         )
     if not any(any(module.methods(name)) for name in TRAINING_METHODS):
         yield from _base_load_of_merge_script(module)

@@ -92,12 +92,12 @@ def find_launches_sharing_one_rank(file: CommandFile) -> Iterator[RankReadOnce]:
             command.words
         ):
             continue
-        found = _launcher_whose_nodes_share_one_rank(
+        rank_read_once = _launcher_whose_nodes_share_one_rank(
             job, command, assigned
         ) or _script_whose_tasks_share_one_rank(job, command, assigned)
-        if found is not None:
-            line = _line_that_reads_variable(file.text, found.variable) or command.line
-            yield found._replace(line=line)
+        if rank_read_once is not None:
+            line = _line_that_reads_variable(file.text, rank_read_once.variable) or command.line
+            yield rank_read_once._replace(line=line)
 
 
 def _rename_node_rank_variables_and_join_quotes(text: str) -> str:

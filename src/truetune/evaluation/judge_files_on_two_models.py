@@ -143,14 +143,16 @@ def judge_answer_files(
         spec: which rules are asked.
     """
     tables = [rows for path in _list_row_files(paths) if (rows := _read_rows(path)) is not None]
-    judged = tuple(pair for table in tables for pair in _pairs_of_table(table))
+    judged_pairs = tuple(pair for table in tables for pair in _pairs_of_table(table))
     twins = tuple(_compare_answers_of_two_models(tables))
-    if not judged and not twins:
+    if not judged_pairs and not twins:
         return Judgement(), ()
     rules = [rule for rule in choose_rules(spec, EvaluationRule) if rule.of_files]
-    rules = [rule for rule in rules if (judged if rule.name().startswith("judge-") else twins)]
-    judgement = run_rules(EvaluationResults(0, judged=judged, twins=twins), rules)
-    return judgement, tuple(_describe_verdict_files(judged))
+    rules = [
+        rule for rule in rules if (judged_pairs if rule.name().startswith("judge-") else twins)
+    ]
+    judgement = run_rules(EvaluationResults(0, judged=judged_pairs, twins=twins), rules)
+    return judgement, tuple(_describe_verdict_files(judged_pairs))
 
 
 SCORE_COLUMNS = frozenset(

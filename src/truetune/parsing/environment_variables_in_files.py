@@ -86,8 +86,8 @@ def _files_sourced_by_commands(file: CommandFile) -> Iterator[Path]:
         for words in SOURCES:
             behind = command.words_following(*words) if command.words[0] == words[0] else None
             named += behind[:1] if behind else ()
-        given = last_option(command.words, "--env-file", "--export-file")
-        named += [given] if given else ()
+        env_file_option = last_option(command.words, "--env-file", "--export-file")
+        named += [env_file_option] if env_file_option else ()
     # A path with a variable in front of it (`$SLURM_SUBMIT_DIR/env.sh`) is looked for by its last part.
     for name in dict.fromkeys(named[:MAX_SOURCED]):
         path = folder / (name.rpartition("/")[2] if "$" in name else name)

@@ -206,7 +206,7 @@ def read_command_file(path: Path) -> CommandFile:
     if is_lm_eval_or_lighteval_results(path):
         return _command_of_evaluation_results(path)
     if is_compose_file_or_manifest(path):
-        found = [
+        shell_commands = [
             ShellCommand(
                 command_words_on_host(one.words),
                 one.line,
@@ -219,7 +219,9 @@ def read_command_file(path: Path) -> CommandFile:
                 else containers_as_docker_run(path)
             )
         ]
-        return CommandFile(str(path), "\n".join(one.text for one in found), tuple(found))
+        return CommandFile(
+            str(path), "\n".join(one.text for one in shell_commands), tuple(shell_commands)
+        )
     try:
         text = read_bytes_within_limit(path, SETTINGS).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError, InputLimitError) as error:

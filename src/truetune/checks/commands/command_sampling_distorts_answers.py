@@ -108,7 +108,7 @@ def _sampling_of_option(
 ) -> SamplingOfCommand:
     """The settings in the value of an option."""
     text = last_option(options, option) or ""
-    values = {found["name"]: found["value"] for found in PAIR.finditer(text)}
+    values = {match["name"]: match["value"] for match in PAIR.finditer(text)}
     return SamplingOfCommand(command, option, values)
 
 

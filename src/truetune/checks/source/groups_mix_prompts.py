@@ -272,10 +272,10 @@ def _repeats_blocks(value: Value, count: Value) -> bool:
 
 def _are_repeated_ids_of_one_text(repetition: CallEvent) -> bool:
     """Are ids repeated that a tokenizer gave for one text? It makes no tensor of several without `padding`."""
-    made = call_making_ids(repetition.receiver) if repetition.receiver is not None else None
-    if made is None or not is_made_by(made.receiver, TOKENIZERS) or made.is_open:
+    call_event = call_making_ids(repetition.receiver) if repetition.receiver is not None else None
+    if call_event is None or not is_made_by(call_event.receiver, TOKENIZERS) or call_event.is_open:
         return False
-    padding = made.keywords.get("padding")
+    padding = call_event.keywords.get("padding")
     return padding is None or constant_of(padding) is False
 
 

@@ -327,11 +327,11 @@ def _origin_of_ignored_padding(module: Module, trainer: Call) -> str | None:
     """What pads the labels of a trainer's batches with -100, in words; None where nothing is sure
     to.
     """
-    given = trainer.keywords.get("data_collator")
-    if given is None:
+    data_collator_argument = trainer.keywords.get("data_collator")
+    if data_collator_argument is None:
         is_own = trainer.named("trl.SFTTrainer") and not trainer.open
         return "the collator of SFTTrainer gives padding the label -100" if is_own else None
-    collator = module.flow.producing_call(given)
+    collator = module.flow.producing_call(data_collator_argument)
     if collator is None:
         return None
     masks_pads = (

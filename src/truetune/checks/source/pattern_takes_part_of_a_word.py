@@ -134,9 +134,9 @@ class PatternTakesPartOfAWord(SourceRule):
                 matches = _part_matches_if_frequent(module, pattern, text)
             if pattern is None or matches is None:
                 continue
-            found = pattern.search(matches.parts[0])
-            taken = found.group() if found else ""
-            first = text_around(matches.parts[0], found.start() if found else 0)
+            match = pattern.search(matches.parts[0])
+            taken = match.group() if match else ""
+            first = text_around(matches.parts[0], match.start() if match else 0)
             yield self.finding(
                 f"{pattern.pattern!r} matches inside a word or number in {len(matches.parts):,} of {matches.found:,}"
                 f" texts of `{matches.column}`, for example {taken!r} in {first!r}: the score is wrong",

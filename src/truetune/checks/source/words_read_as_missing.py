@@ -118,10 +118,10 @@ def _existing_path(module: Module, call: Call) -> Path | None:
 
 def _cell_separator_of_call(module: Module, call: Call) -> str | None:
     """The character between two cells; None where it is given and not one."""
-    given = call.keywords.get("sep") or call.keywords.get("delimiter")
-    if given is None:
+    sep_argument = call.keywords.get("sep") or call.keywords.get("delimiter")
+    if sep_argument is None:
         return "\t" if call.named("pandas.read_table") else ","
-    value = module.flow.value(given)
+    value = module.flow.value(sep_argument)
     return value if isinstance(value, str) and len(value) == 1 else None
 
 

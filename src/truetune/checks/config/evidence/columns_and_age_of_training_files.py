@@ -64,10 +64,10 @@ def local_training_sources(config: Config) -> list[DataFile]:
     """The training files that are on this machine, those that truetune does not read itself among them."""
     named = [*config.spec.data, *map(str, config.spec.training.other.get("datasets") or ())]
     beside = Path(config.path).parent
-    found = []
+    data_files = []
     for name in named:
-        found += local_data_files(name) or local_data_files(str(beside / name))
-    return found
+        data_files += local_data_files(name) or local_data_files(str(beside / name))
+    return data_files
 
 
 def local_data_files(name: str) -> list[DataFile]:

@@ -125,8 +125,12 @@ def options_never_read(module: Module) -> Iterator[CommandLineOptionWithoutEffec
 def _fields_filled_by_hf_argument_parser(module: Module) -> Iterator[tuple[str, ast.AST]]:
     """The fields of the classes without a base that HfArgumentParser fills from the command line."""
     for parser in module.calls("transformers.HfArgumentParser"):
-        given = parser.argument(0, "dataclass_types")
-        listed = given.elts if isinstance(given, ast.Tuple | ast.List) else [given]
+        dataclass_types_argument = parser.argument(0, "dataclass_types")
+        listed = (
+            dataclass_types_argument.elts
+            if isinstance(dataclass_types_argument, ast.Tuple | ast.List)
+            else [dataclass_types_argument]
+        )
         names = {one.id for one in listed if isinstance(one, ast.Name)}
         for owner in module.nodes(ast.ClassDef):
             # A base of a library reads the fields that it knows.

@@ -145,8 +145,10 @@ def _adapterless_load_and_name(model: Value) -> tuple[CallEvent, str] | None:
     # A class of peft reads the adapter's folder, and the base that it names.
     if load.named("peft.*"):
         return None
-    given = load.argument(0, "pretrained_model_name_or_path") or load.keywords.get("model_name")
-    name = None if given is None else constant_of(given)
+    model_name_argument = load.argument(0, "pretrained_model_name_or_path") or load.keywords.get(
+        "model_name"
+    )
+    name = None if model_name_argument is None else constant_of(model_name_argument)
     return (load, posixpath.normpath(name)) if isinstance(name, str) and name else None
 
 

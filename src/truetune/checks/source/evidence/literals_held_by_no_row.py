@@ -153,9 +153,9 @@ def _literal_tests(trace: Trace) -> Iterator[_Test]:
         if isinstance(value, Operation) and value.operator in EQUALITIES and value.node is not None:
             yield from _literal_tests_of_operation(value)
     for call in trace.all_calls:
-        found = _literal_test_of_call(call)
-        if found is not None:
-            yield found
+        literal_test = _literal_test_of_call(call)
+        if literal_test is not None:
+            yield literal_test
 
 
 def _literal_tests_of_operation(value: Operation) -> Iterator[_Test]:

@@ -104,10 +104,10 @@ def leaky_masks(module: Module) -> Iterator[LeakyMask]:
                 trace, call.result, MAX_STEPS
             ):
                 continue
-            found = _leak_of_call(call, buffers) or _leak_without_mask(trace, call)
-            if found is not None:
+            leaky_mask = _leak_of_call(call, buffers) or _leak_without_mask(trace, call)
+            if leaky_mask is not None:
                 seen.add(call.node)
-                yield found
+                yield leaky_mask
 
 
 def attention_places(module: Module) -> Iterator[ast.AST]:

@@ -179,15 +179,15 @@ def _token_of_sequence(items: Iterable[tuple[Any, Any]], before: str) -> str | N
         if kind == "LITERAL":
             literals += chr(argument)
             continue
-        if (found := SPECIAL_TOKEN.search(literals)) is not None:
-            return found.group()
+        if (match := SPECIAL_TOKEN.search(literals)) is not None:
+            return match.group()
         inner = _token_of_item(kind, argument, literals)
         if inner is not None:
             return inner
         if kind != "AT":
             literals = ""
-    found = SPECIAL_TOKEN.search(literals)
-    return found.group() if found is not None else None
+    match = SPECIAL_TOKEN.search(literals)
+    return match.group() if match is not None else None
 
 
 def _token_of_item(kind: str, argument: Any, before: str) -> str | None:

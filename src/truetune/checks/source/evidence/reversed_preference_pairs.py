@@ -183,13 +183,13 @@ def _pick_of_answer(trace: Trace, value: Value, depth: int = 0) -> AnswerPick | 
     if isinstance(value, Choice):
         picks = {_pick_of_answer(trace, one, depth + 1) for one in value.options}
         return picks.pop() if len(picks) == 1 else None
-    found = None
+    answer_pick = None
     if isinstance(value, Item):
-        found = _pick_of_item(trace, value)
+        answer_pick = _pick_of_item(trace, value)
     elif isinstance(value, Result):
-        found = _pick_of_max_or_min(value.call)
-    inner = _source_of_answer(value) if found is None else None
-    return found if inner is None else _pick_of_answer(trace, inner, depth + 1)
+        answer_pick = _pick_of_max_or_min(value.call)
+    inner = _source_of_answer(value) if answer_pick is None else None
+    return answer_pick if inner is None else _pick_of_answer(trace, inner, depth + 1)
 
 
 def _source_of_answer(value: Value) -> Value | None:
@@ -280,10 +280,10 @@ def _begins_with_largest(ordering: CallEvent) -> bool | None:
     if ordering.named("heapq.nsmallest"):
         return False
     name, falling = ("ascending", False) if ordering.method == "sort_values" else ("reverse", True)
-    given = ordering.keywords.get(name)
-    if given is None:
+    argument = ordering.keywords.get(name)
+    if argument is None:
         return False
-    plain = constant_of(given)
+    plain = constant_of(argument)
     if not isinstance(plain, bool):
         return None
     return plain == falling
