@@ -125,8 +125,8 @@ def _speaks_of_sharding(line: str, names: re.Pattern[str]) -> bool:
 def _first_files_below(folder: Path) -> list[Path]:
     """The first files of a folder and of the folders in it."""
     try:
-        found = (path for pattern in ("*", "*/*") for path in sorted(folder.glob(pattern)))
-        return list(islice((path for path in found if path.is_file()), MAX_FILES))
+        files = (path for pattern in ("*", "*/*") for path in sorted(folder.glob(pattern)))
+        return list(islice((path for path in files if path.is_file()), MAX_FILES))
     except OSError:
         return []
 

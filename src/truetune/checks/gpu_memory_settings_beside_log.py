@@ -192,11 +192,11 @@ def _parse_gpu_share(given: str | None) -> float | None:
 
 def _batch_sizes_of_harness(file: CommandFile) -> Iterator[SettingBeside]:
     """The batch of the evaluations of a file of commands; the last of those that take the same one."""
-    found: dict[int, SettingBeside] = {}
+    settings_by_size: dict[int, SettingBeside] = {}
     for command in file.commands:
         rows = parse_digits(last_option(command.words, "--batch_size", "--batch-size"))
         if rows and any(name in word for word in command.words[:4] for name in HARNESSES):
             line = command.line_of("--batch_size")
             text = f"--batch_size {rows}"
-            found[rows] = SettingBeside(HARNESS_ROWS, rows, file.path, line, text)
-    yield from found.values()
+            settings_by_size[rows] = SettingBeside(HARNESS_ROWS, rows, file.path, line, text)
+    yield from settings_by_size.values()

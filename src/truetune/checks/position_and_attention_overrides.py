@@ -158,11 +158,11 @@ def read_model_config(folder: str, beside: Path) -> tuple[Path, Mapping[str, Any
     for root in (beside.parent, Path()):
         path = root / folder / "config.json"
         try:
-            found = read_json(path, MODEL_FILE)
+            config = read_json(path, MODEL_FILE)
         except (TruetuneError, OSError, ValueError):
             continue
-        if isinstance(found, dict):
-            return path, found
+        if isinstance(config, dict):
+            return path, config
     return None
 
 

@@ -205,10 +205,10 @@ def find_settings_files_and_logs(named: Iterable[Path]) -> tuple[list[Path], lis
 
 def _lightning_metrics_below(folder: Path) -> list[Path]:
     """The curves that Lightning wrote below a folder, the last versions first."""
-    found = [
+    metric_files = [
         path for pattern in METRICS_FOLDERS for path in folder.glob(f"{pattern}/{METRICS_FILE}")
     ]
-    return sorted(found, reverse=True)[:MAX_LOGS]
+    return sorted(metric_files, reverse=True)[:MAX_LOGS]
 
 
 def _files_of_folder_and_subfolders(folder: Path) -> list[Path]:

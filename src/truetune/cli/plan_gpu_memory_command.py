@@ -101,8 +101,8 @@ def parse_nested_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     """Parse NAME=VALUE pairs with dotted names: `lora.r=16` as {"lora": {"r": 16}}."""
     settings: dict[str, Any] = {}
     for pair in pairs:
-        name, found, text = pair.partition("=")
-        if not found:
+        name, equals_sign, text = pair.partition("=")
+        if not equals_sign:
             raise UsageError(f"--set {pair}: expected NAME=VALUE")
         *parents, last = name.replace("-", "_").split(".")
         place = settings

@@ -221,7 +221,7 @@ def _describe_verdict_files(judged_pairs: Sequence[JudgedPair]) -> Iterator[Subj
 
 def _list_row_files(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
     """The files that may hold rows, in folders those one level below too; at most so many."""
-    found: list[Path] = []
+    row_files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
             children = sorted(islice(path.iterdir(), 1000))
@@ -231,12 +231,12 @@ def _list_row_files(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
                 if child.is_dir() and not child.name.startswith(".")
                 for file in sorted(islice(child.iterdir(), 200))
             ]
-            found += [*children, *below]
+            row_files += [*children, *below]
         else:
-            found.append(path)
+            row_files.append(path)
     rows = (
         file
-        for file in dict.fromkeys(found)
+        for file in dict.fromkeys(row_files)
         if file.suffix.lower() in SUFFIXES and file.name not in MODEL_FILES and file.is_file()
     )
     yield from islice(rows, MAX_FILES)

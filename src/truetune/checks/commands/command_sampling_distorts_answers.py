@@ -116,7 +116,7 @@ def _sampling_of_llama_cpp(file: CommandFile) -> Iterator[SamplingOfCommand]:
     """The settings that llama.cpp takes as options."""
     for command in file.commands:
         options = next(
-            (found for name in LLAMA_CPP if (found := command.words_following(name)) is not None),
+            (words for name in LLAMA_CPP if (words := command.words_following(name)) is not None),
             None,
         )
         if options is None:

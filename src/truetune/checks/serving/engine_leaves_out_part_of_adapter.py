@@ -78,12 +78,12 @@ class EngineLeavesOutPartOfAdapter(AdapterLoadingRule):
         settings = [name for name, effect in loading.properties.items() if effect == "ignored"]
         if not ignored and not settings:
             return
+        count = total = None
         if ignored:
-            part = f"{len(ignored):,} of {len(loading.fates):,} tensors of the adapter"
             count, total = len(ignored), len(loading.fates)
+            part = f"{count:,} of {total:,} tensors of the adapter"
         else:
             part = describe_setting(loading, settings[0])
-            count = total = None
         evidence = [
             f"{describe_setting(loading, name)} is not read ({loading.loader.source(name)})"
             for name in settings

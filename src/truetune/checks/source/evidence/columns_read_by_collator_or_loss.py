@@ -146,7 +146,7 @@ def _key_reads(function: ast.AST) -> list[tuple[ast.expr, str, ast.AST]]:
     """The reads of an entry in a function, as (object, key, node): `x["key"]`, `x.get("key")` and
     `x.pop("key")`.
     """
-    found: list[tuple[ast.expr, str, ast.AST]] = []
+    key_reads: list[tuple[ast.expr, str, ast.AST]] = []
     for node in ast.walk(function):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             base, key = node.value, node.slice
@@ -161,8 +161,8 @@ def _key_reads(function: ast.AST) -> list[tuple[ast.expr, str, ast.AST]]:
         else:
             continue
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            found.append((base, key.value, node))
-    return found
+            key_reads.append((base, key.value, node))
+    return key_reads
 
 
 def _keys_written(function: ast.AST) -> list[tuple[str, str]]:

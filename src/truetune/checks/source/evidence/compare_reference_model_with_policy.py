@@ -77,10 +77,16 @@ def references_that_are_the_policy(module: Module) -> Iterator[ReferenceIsPolicy
     """
     seen = set()
     for trace in traces_of_scripts_that_reach_file(module):
-        for found in (*_policy_as_trainer_reference(trace), *_policy_as_own_loss_reference(trace)):
-            if found.reference.home.path == module.path and found.reference.node not in seen:
-                seen.add(found.reference.node)
-                yield found
+        for reference in (
+            *_policy_as_trainer_reference(trace),
+            *_policy_as_own_loss_reference(trace),
+        ):
+            if (
+                reference.reference.home.path == module.path
+                and reference.reference.node not in seen
+            ):
+                seen.add(reference.reference.node)
+                yield reference
 
 
 def references_of_other_models(module: Module) -> Iterator[OtherReference]:

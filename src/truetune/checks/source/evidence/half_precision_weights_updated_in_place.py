@@ -159,7 +159,7 @@ def _common_cause_of_model_dtype(
     """What gives the weights of a model this dtype, whichever load it comes from."""
     loads = _adapterless_loads_of_model(trace, model)
     causes = [_dtype_and_cause_before(trace, load, model, use) for load in loads or ()]
-    if causes and all(found == dtype for found, _ in causes):
+    if causes and all(dtype_of_cause == dtype for dtype_of_cause, _ in causes):
         return causes[0][1]
     return None
 
