@@ -132,7 +132,7 @@ def run(
         "keys": parse_batch_keys(batch_keys),
     }
     outcome = start(command, orders, judge, print_status)
-    lacks_rollouts = outcome.watched_rollouts and not any(judged_rollouts)
+    lacks_rollouts = bool(outcome.watched_rollouts) and not any(judged_rollouts)
     _print_why_unaudited(outcome, lacks_rollouts=lacks_rollouts)
     if 1 in exit_codes and on_error == "stop":
         # We have ended the command: how it ended says nothing.

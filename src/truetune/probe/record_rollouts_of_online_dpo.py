@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from truetune.probe.contain_own_failures_in_user_program import Lost, run_contained
+from truetune.probe.contain_own_failures_in_user_program import Lost
 from truetune.probe.record_rollouts_of_trl_trainer import (
     NOT_MADE,
     RolloutRecorder,
@@ -110,22 +110,12 @@ class OnlineDpoRecorder(RolloutRecorder):
             self._open.reference_logps = as_floats(result)
             return
         self._open.logps = as_floats(result)
-        listening = self._listening_to_step(self._open)
+        listening = self._listening(self._open.note_gradient)
         if type(listening) is not FunctionType:
             raise Lost(NOT_MADE)
         # torch has no type for it.
         listened: Any = result
         listened.register_hook(listening)
-
-    def _listening_to_step(self, one: _OpenStep) -> Callable[[torch.Tensor], None]:
-        """The function that autograd gives the gradient of a step; it changes none."""
-        lose, seconds = self._abandon, self._seconds
-
-        def before_accumulation(gradient: torch.Tensor) -> None:
-            if not self.over:
-                run_contained(one.note_gradient, gradient, on_failure=lose, seconds=seconds)
-
-        return before_accumulation
 
     def _note_end_of_pass(self, args: Any, kwargs: Mapping[str, Any], result: Any) -> Any:
         """Note a step that was differentiated; after the last one what `complete` says."""

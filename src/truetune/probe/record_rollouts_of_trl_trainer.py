@@ -371,18 +371,20 @@ class RolloutRecorder:
         ):
             return
         self._pass = _OpenPass(self.trainer, inputs, logps.detach(), result)
-        listening = self._listening(self._pass)
+        listening = self._listening(self._pass.note_gradient)
         if type(listening) is not FunctionType:
             raise Lost(NOT_MADE)
         logps.register_hook(listening)
 
-    def _listening(self, one: _OpenPass) -> Callable[[torch.Tensor], None]:
-        """The function that autograd gives the gradient of a pass; it changes none."""
+    def _listening(
+        self, note_gradient: Callable[[torch.Tensor], None]
+    ) -> Callable[[torch.Tensor], None]:
+        """The function that autograd gives a gradient, which it hands to a note; it changes none."""
         lose, seconds = self._abandon, self._seconds
 
         def before_accumulation(gradient: torch.Tensor) -> None:
             if not self.over:
-                run_contained(one.note_gradient, gradient, on_failure=lose, seconds=seconds)
+                run_contained(note_gradient, gradient, on_failure=lose, seconds=seconds)
 
         return before_accumulation
 

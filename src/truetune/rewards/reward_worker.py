@@ -65,7 +65,7 @@ WRITE_EVENTS = (
 )
 
 
-class _Watch:
+class _AccessWatch:
     """Notes what the process does outside of itself while the user's function scores."""
 
     def __init__(self, path: str) -> None:
@@ -329,6 +329,11 @@ def _result_awaited(result: Any) -> Any:
     return asyncio.run(_awaited(result))
 
 
+async def _awaited(value: Any) -> Any:
+    """The result of an asynchronous function."""
+    return await value
+
+
 def _text_of_completion(completion: Any) -> str:
     """The text of a completion: of messages the content of the last one."""
     return completion if isinstance(completion, str) else str(completion[-1]["content"])
@@ -362,11 +367,6 @@ def _unread_arguments(function: Any) -> list[str]:
         further = code.co_varnames[len(names) + takes_positional]
         unread += [] if further in read else ["**"]
     return unread
-
-
-async def _awaited(value: Any) -> Any:
-    """The result of an asynchronous function."""
-    return await value
 
 
 def _no_such_function(module: types.ModuleType, source: str, name: str) -> str:
@@ -524,7 +524,7 @@ def _scores_of_result(result: Any, count: int) -> tuple[list[float | str | None]
     return scores, ""
 
 
-class _Swallowed:
+class _SwallowedErrors:
     """Notes exceptions that pass the user's own lines, by the tracing of Python, which makes a call slow."""
 
     def __init__(self, folders: Sequence[str]) -> None:
@@ -574,7 +574,7 @@ class _Worker:
     """Answers requests until the pipe closes."""
 
     def __init__(self, work: str) -> None:
-        self.watch = _Watch(os.path.join(work, "accesses.jsonl"))
+        self.watch = _AccessWatch(os.path.join(work, "accesses.jsonl"))
         self.hang_file = open(os.path.join(work, "hang"), "w", encoding="utf-8")  # noqa: SIM115 - as above
         self.function: _Function | None = None
 
@@ -622,7 +622,7 @@ class _Worker:
             "log_extra": lambda *_: None,
             "log_metric": lambda *_: None,
         }
-        swallowed = _Swallowed(self.watch.folders)
+        swallowed = _SwallowedErrors(self.watch.folders)
         if request["traced"]:
             sys.settrace(swallowed.trace)
         self.watch.is_on = True
