@@ -49,9 +49,11 @@ def find_base_beside(model: SavedModel) -> Path | None:
     }
     recorded = re.split(r"[/\\]|--", (model.recorded_base or "").casefold())[-1]
     for tells_base in (_is_name_recorded_as_base, _has_base_word, _is_published_name_prefix):
-        found = [path for path in candidates if tells_base(path.name.casefold(), name, recorded)]
-        if found:
-            return found[0] if len(found) == 1 else None
+        base_folders = [
+            path for path in candidates if tells_base(path.name.casefold(), name, recorded)
+        ]
+        if base_folders:
+            return base_folders[0] if len(base_folders) == 1 else None
     return None
 
 

@@ -147,9 +147,9 @@ def _are_rows_reordered(tensor: StoredTensor, base: StoredTensor) -> bool:
         block = _unit_rows(to_float32(values[begin : begin + BLOCK_ROWS], base.dtype))
         cosines = rows @ block.T
         nearest = cosines.argmax(axis=1)
-        found = cosines[np.arange(len(places)), nearest]
-        best_places = np.where(found > best, begin + nearest, best_places)
-        best = np.maximum(best, found)
+        nearest_cosines = cosines[np.arange(len(places)), nearest]
+        best_places = np.where(nearest_cosines > best, begin + nearest, best_places)
+        best = np.maximum(best, nearest_cosines)
     is_elsewhere = (best > MIN_FOUND_COSINE) & (best_places != places)
     return float(is_elsewhere.mean()) >= MIN_FOUND_SHARE
 

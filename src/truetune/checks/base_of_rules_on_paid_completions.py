@@ -40,24 +40,27 @@ class PaidCompletionRule(RewardRule):
 
     def measurement_if_clean(self) -> Measurement:
         """How many of the completions are paid."""
-        tried = self.subject.tried_of_kinds(*self.kinds)
-        return make_count_measurement(self.counted, len(paid_of(tried)), len(tried))
+        tried_completions = self.subject.tried_of_kinds(*self.kinds)
+        return make_count_measurement(
+            self.counted, len(paid_of(tried_completions)), len(tried_completions)
+        )
 
     def findings(self) -> Iterator[Finding]:
         """The finding on completions of these kinds that are paid."""
-        tried = self.subject.tried_of_kinds(*self.kinds)
-        paid = paid_of(tried)
-        if not paid or rows_of(paid) < self.min_share * rows_of(tried):
-            yield from self._finding_on_part_of_pay(tried)
+        tried_completions = self.subject.tried_of_kinds(*self.kinds)
+        paid = paid_of(tried_completions)
+        if not paid or rows_of(paid) < self.min_share * rows_of(tried_completions):
+            yield from self._finding_on_part_of_pay(tried_completions)
             return
         yield self.finding(
-            f"{self.subject.name} pays for {self.what_it_pays_for}, in {rows_of(paid):,} of {rows_of(tried):,} rows",
+            f"{self.subject.name} pays for {self.what_it_pays_for}, in {rows_of(paid):,} of"
+            f" {rows_of(tried_completions):,} rows",
             self.remedy,
-            severity=self.severity_of(paid, rows_of(paid) / rows_of(tried)),
+            severity=self.severity_of(paid, rows_of(paid) / rows_of(tried_completions)),
             evidence=self.evidence(),
             cases=cases_of_tried(paid),
             count=rows_of(paid),
-            total=rows_of(tried),
+            total=rows_of(tried_completions),
         )
 
     def _finding_on_part_of_pay(self, tried: Sequence[TriedCompletion]) -> Iterator[Finding]:

@@ -113,12 +113,12 @@ def explain_answers_by_scripts(
 
 def proven_script_faults(findings: Iterable[Finding]) -> list[Finding]:
     """Proven faults in how scripts ask, the gravest first."""
-    found = [
+    faults = [
         one
         for one in findings
         if one.rule in FAULTS_OF_ASKING and RANK[one.severity] > RANK["info"]
     ]
-    return sorted(found, key=lambda one: -RANK[one.severity])
+    return sorted(faults, key=lambda one: -RANK[one.severity])
 
 
 def _with_advice_of_cause(finding: Finding, cause: Finding) -> Finding:

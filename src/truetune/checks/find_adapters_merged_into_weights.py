@@ -117,8 +117,8 @@ def _container_mounts(file: Path) -> tuple[tuple[str, str], ...]:
     """Folders of the host and their places in a container, the longest place first."""
     if file.suffix == ".py":
         return ()
-    found = MOUNT.findall(_read_beginning(file).decode("utf-8", "replace"))
-    return tuple(sorted(found, key=lambda one: len(one[1]), reverse=True))
+    mounts = MOUNT.findall(_read_beginning(file).decode("utf-8", "replace"))
+    return tuple(sorted(mounts, key=lambda one: len(one[1]), reverse=True))
 
 
 def _host_path(name: str, mounts: tuple[tuple[str, str], ...]) -> str:

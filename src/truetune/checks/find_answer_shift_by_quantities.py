@@ -66,14 +66,14 @@ def find_answer_shift(questions: Sequence[str], answers: Sequence[str]) -> Answe
         return None
     if _do_questions_quote_answers(questions, answers):
         return None
-    found: list[tuple[float, AnswerShift]] = []
+    shifts_by_chance: list[tuple[float, AnswerShift]] = []
     for name, of_question, of_answer in QUANTITIES:
         asked = np.array([of_question(text) for text in questions])
         answered = np.array([of_answer(text) for text in answers])
         for first in range(0, len(asked) - MIN_STRETCH + 1, STRETCH):
             stretch = slice(first, first + STRETCH)
-            found += _shifts_of_stretch(name, first, asked[stretch], answered[stretch])
-    return max(found, key=lambda one: one[0])[1] if found else None
+            shifts_by_chance += _shifts_of_stretch(name, first, asked[stretch], answered[stretch])
+    return max(shifts_by_chance, key=lambda one: one[0])[1] if shifts_by_chance else None
 
 
 def _do_questions_quote_answers(questions: Sequence[str], answers: Sequence[str]) -> bool:

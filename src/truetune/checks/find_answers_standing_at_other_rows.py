@@ -174,8 +174,10 @@ class DisplacedAnswerSearch:
         # Each order with each first and last row.
         tried = math.log(max(1, len(candidates))) + 2 * math.log(self.rows) - math.log(2)
         displaced = [self._displaced_by_order_beyond_chance(one, tried) for one in candidates]
-        found = [one for one in displaced if one is not None and one.log_chance is not None]
-        return min(found, key=lambda one: one.log_chance or 0.0, default=None)
+        certain_orders = [
+            one for one in displaced if one is not None and one.log_chance is not None
+        ]
+        return min(certain_orders, key=lambda one: one.log_chance or 0.0, default=None)
 
     def _displaced_by_order_beyond_chance(
         self, order: CandidateOrder, log_tried: float

@@ -41,9 +41,9 @@ def find_launch_offload(path: str) -> LaunchOffload | None:
     script = Path(path)
     for launch in _launches_of(script):
         for document in (launch.deepspeed, launch.accelerate):
-            found = _offload_of_document(document) if document is not None else None
-            if found is not None:
-                return found
+            launch_offload = _offload_of_document(document) if document is not None else None
+            if launch_offload is not None:
+                return launch_offload
     return None
 
 

@@ -87,9 +87,9 @@ def find_only_launched_training(script: Path) -> LaunchedTraining | None:
     """What the one launch of a script in its folder decides of its training; None if there is none,
     or if several differ.
     """
-    found = list(_launches_of(script))
-    decided = {one[1:] for one in found}
-    return found[0] if len(decided) == 1 else None
+    launched_trainings = list(_launches_of(script))
+    decided = {one[1:] for one in launched_trainings}
+    return launched_trainings[0] if len(decided) == 1 else None
 
 
 def _launches_of(script: Path) -> Iterator[LaunchedTraining]:

@@ -334,10 +334,10 @@ def _tasks_if_several_per_node(
 
 def _nodes_of_command(own: tuple[str, ...], file: CommandFile, launcher: _Launcher) -> int | None:
     """The nodes that the command runs on: by its own option, by the job, or as many as the launcher counts."""
-    asked = last_option(own, "--nodes", "-N") if own[0] == SRUN else None
+    nodes_option = last_option(own, "--nodes", "-N") if own[0] == SRUN else None
     hosts = last_option(own, "-H", "--host", "-host", "--hosts")
-    if asked is not None:
-        return parse_digits(asked)
+    if nodes_option is not None:
+        return parse_digits(nodes_option)
     if hosts:
         return len({one.partition(":")[0] for one in hosts.split(",")})
     if {"--nodes", "-N"} & file.requests.keys():

@@ -76,10 +76,10 @@ def find_only_named_gpu(path: str, text: str) -> NamedGpu | None:
         path: The script or the settings.
         text: Its text.
     """
-    found: list[NamedGpu | None] = list(_gpus_requested_by_jobs(Path(path)))
-    found += _gpus_in_comments(path, text)
-    named = [gpu for gpu in found if gpu is not None]
-    if not named or len(named) < len(found) or len({gpu.gigabytes for gpu in named}) > 1:
+    named_gpus: list[NamedGpu | None] = list(_gpus_requested_by_jobs(Path(path)))
+    named_gpus += _gpus_in_comments(path, text)
+    named = [gpu for gpu in named_gpus if gpu is not None]
+    if not named or len(named) < len(named_gpus) or len({gpu.gigabytes for gpu in named}) > 1:
         return None
     return named[0]
 

@@ -82,9 +82,9 @@ def _lengths_in_schedule_call(
     module: Module, call: Call, position: int, name: str
 ) -> Iterator[SettingBeside]:
     """The numbers that the length of a schedule may be."""
-    given = call.argument(position, name)
-    for value in possible_numbers(module, given):
+    argument = call.argument(position, name)
+    for value in possible_numbers(module, argument):
         if value > 0 and value == int(value):
             yield setting_at_code_place(
-                module, given or call.node, SCHEDULE_STEPS, int(value), f"{name}={int(value)}"
+                module, argument or call.node, SCHEDULE_STEPS, int(value), f"{name}={int(value)}"
             )

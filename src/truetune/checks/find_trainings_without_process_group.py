@@ -162,8 +162,8 @@ def _split_assignments(command: ShellCommand) -> tuple[dict[str, str], tuple[str
     """(variables set for a command alone, its words without them), also after `do`."""
     words = without_leading_shell_keywords(command.words)
     variables = dict(command.variables)
-    while words and (found := ASSIGNMENT.fullmatch(words[0])) is not None:
-        variables[found[1]] = found[2]
+    while words and (match := ASSIGNMENT.fullmatch(words[0])) is not None:
+        variables[match[1]] = match[2]
         words = words[1:]
     return variables, without_leading_shell_keywords(words)
 
@@ -193,9 +193,9 @@ def _tasks_of_srun(file: CommandFile, command: ShellCommand) -> _TaskCount | Non
     if total is not None and "$" not in total:
         count = parse_digits(total)
         return _TaskCount(count, f"--ntasks={total}", command.line) if count else None
-    asked = last_option(own, "--nodes", "-N")
-    is_all = asked is None or NODES_OF_SLURM.fullmatch(asked) is not None
-    nodes = (node_count_of_job(file) or 1) if is_all else parse_digits(asked)
+    nodes_option = last_option(own, "--nodes", "-N")
+    is_all = nodes_option is None or NODES_OF_SLURM.fullmatch(nodes_option) is not None
+    nodes = (node_count_of_job(file) or 1) if is_all else parse_digits(nodes_option)
     if nodes is None:
         return None
     per_node = last_option(own, "--ntasks-per-node", "--tasks-per-node")
@@ -204,7 +204,7 @@ def _tasks_of_srun(file: CommandFile, command: ShellCommand) -> _TaskCount | Non
         setting = f"--ntasks-per-node={per_node}"
         return _TaskCount(nodes * count, setting, command.line) if count else None
     # `srun --nodes=1 python x` runs once, whatever the job asks for, where it gives no tasks for a node.
-    return _tasks_of_job(file, nodes, has_own_nodes=asked is not None)
+    return _tasks_of_job(file, nodes, has_own_nodes=nodes_option is not None)
 
 
 def _tasks_of_job(file: CommandFile, nodes: int, *, has_own_nodes: bool) -> _TaskCount | None:

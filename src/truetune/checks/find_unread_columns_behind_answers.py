@@ -141,9 +141,9 @@ def _mean_share_of_answer_words(answers: list[_WordsOfRow], columns: list[_Words
 
 def _words_with_content(text: str) -> frozenset[str]:
     """The words of a text that say something: those with enough letters, and numbers."""
-    found = WORD.findall(text[:MAX_CHARACTERS].casefold())
+    words = WORD.findall(text[:MAX_CHARACTERS].casefold())
     return frozenset(
-        word for word in found if len(word) >= MIN_LETTERS or _is_word_with_digit(word)
+        word for word in words if len(word) >= MIN_LETTERS or _is_word_with_digit(word)
     )
 
 

@@ -125,8 +125,8 @@ def _speaks_of_sharding(line: str, names: re.Pattern[str]) -> bool:
 def _first_files_below(folder: Path) -> list[Path]:
     """The first files of a folder and of the folders in it."""
     try:
-        found = (path for pattern in ("*", "*/*") for path in sorted(folder.glob(pattern)))
-        return list(islice((path for path in found if path.is_file()), MAX_FILES))
+        files = (path for pattern in ("*", "*/*") for path in sorted(folder.glob(pattern)))
+        return list(islice((path for path in files if path.is_file()), MAX_FILES))
     except OSError:
         return []
 
@@ -167,10 +167,10 @@ def _text_with_zero_key_as_deepspeed(path: Path) -> str:
 
 def _variable_set_and_never_read(line: str, texts: Mapping[Path, str]) -> str:
     """The variable that a line sets and nobody reads; empty where it does something else, or somebody reads it."""
-    found = ASSIGNMENT.match(line)
-    if found is None or found["name"].startswith(READ_BY_LIBRARIES):
+    match = ASSIGNMENT.match(line)
+    if match is None or match["name"].startswith(READ_BY_LIBRARIES):
         return ""
-    name = found["name"]
+    name = match["name"]
     reads = re.compile(rf"\$\{{?{name}\b|[\"']{name}[\"']|\b{name}\b(?!\s*=)")
     is_read = any(reads.search(one) for one in _lines_besides(line, texts))
     return "" if is_read else name

@@ -88,9 +88,9 @@ def model_load_and_loop_settings_of_script(module: Module) -> Iterator[SettingBe
     """How a script loads its model, and what its loop keeps of each step."""
     spread = spread_load_of_trained_model(module)
     if spread is not None:
-        given = module.flow.value(spread.keywords.get("device_map"))
+        device_map_argument = module.flow.value(spread.keywords.get("device_map"))
         yield setting_at_code_place(
-            module, spread.node, LAYERS_SPREAD, True, f'device_map="{given}"'
+            module, spread.node, LAYERS_SPREAD, True, f'device_map="{device_map_argument}"'
         )
     if not any(any(module.methods(name)) for name in TRAINING_METHODS):
         yield from _base_load_of_merge_script(module)
@@ -192,11 +192,11 @@ def _parse_gpu_share(given: str | None) -> float | None:
 
 def _batch_sizes_of_harness(file: CommandFile) -> Iterator[SettingBeside]:
     """The batch of the evaluations of a file of commands; the last of those that take the same one."""
-    found: dict[int, SettingBeside] = {}
+    settings_by_size: dict[int, SettingBeside] = {}
     for command in file.commands:
         rows = parse_digits(last_option(command.words, "--batch_size", "--batch-size"))
         if rows and any(name in word for word in command.words[:4] for name in HARNESSES):
             line = command.line_of("--batch_size")
             text = f"--batch_size {rows}"
-            found[rows] = SettingBeside(HARNESS_ROWS, rows, file.path, line, text)
-    yield from found.values()
+            settings_by_size[rows] = SettingBeside(HARNESS_ROWS, rows, file.path, line, text)
+    yield from settings_by_size.values()

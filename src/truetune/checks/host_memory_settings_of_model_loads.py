@@ -129,9 +129,9 @@ def _node_count_of_job_if_several(file: CommandFile) -> Iterator[SettingBeside]:
 def _efficient_loading_off_in_commands(file: CommandFile) -> Iterator[SettingBeside]:
     """The commands that switch FSDP's RAM-efficient loading off by an option."""
     for command in file.commands:
-        given = last_option(command.words, f"--{EFFICIENT_LOADING[0]}")
-        if given is not None and _is_off(given):
-            text = f"--{EFFICIENT_LOADING[0]} {given}"
+        option = last_option(command.words, f"--{EFFICIENT_LOADING[0]}")
+        if option is not None and _is_off(option):
+            text = f"--{EFFICIENT_LOADING[0]} {option}"
             yield SettingBeside(LOADED_BY_EVERY_PROCESS, True, file.path, command.line, text)
 
 

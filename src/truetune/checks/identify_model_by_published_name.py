@@ -282,8 +282,8 @@ def base_of_all_adapters_below(folder: Path) -> tuple[str, Path] | None:
     """
     patterns = ("adapter_config.json", "*/adapter_config.json", "*/*/adapter_config.json")
     try:
-        found = (file for pattern in patterns for file in folder.glob(pattern))
-        files = sorted(islice(found, MAX_ADAPTERS))
+        config_files = (file for pattern in patterns for file in folder.glob(pattern))
+        files = sorted(islice(config_files, MAX_ADAPTERS))
     except OSError:
         return None
     bases = {_base_in_file(file) for file in files}

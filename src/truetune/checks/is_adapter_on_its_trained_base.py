@@ -141,18 +141,18 @@ def _scripts_commands_and_settings_in(folder: Path) -> list[Path]:
         entries = sorted(folder.iterdir())
     except OSError:
         return []
-    found = (one for one in entries if one.suffix in WRITERS or is_command_file(one))
-    return list(islice((one for one in found if one.is_file()), MAX_FILES))
+    files = (one for one in entries if one.suffix in WRITERS or is_command_file(one))
+    return list(islice((one for one in files if one.is_file()), MAX_FILES))
 
 
 def _neighbour_folders(beside: Path) -> list[Path]:
     """The folder of a file, the one above, and those directly below both."""
     own = beside.absolute().parent
-    found = [own]
+    folders = [own]
     for around in (own, own.parent):
         try:
             below = sorted(one for one in around.iterdir() if one.is_dir())
         except OSError:
             continue
-        found += [one for one in (around, *below) if not one.name.startswith(".")][:MAX_FOLDERS]
-    return list(dict.fromkeys(found))[: 2 * MAX_FOLDERS]
+        folders += [one for one in (around, *below) if not one.name.startswith(".")][:MAX_FOLDERS]
+    return list(dict.fromkeys(folders))[: 2 * MAX_FOLDERS]

@@ -152,13 +152,13 @@ def visible_gpus_of_command(file: CommandFile, command: ShellCommand) -> GpuCoun
 def _visible_gpus_of_sourced_env_file(file: CommandFile, command: ShellCommand) -> GpuCount | None:
     """The GPUs that a file of variables leaves, which the script reads before the command: `source gpu.env`."""
     folder = Path(file.path).parent
-    found = [
+    gpu_counts = [
         gpus
         for one in file.commands
         if one.words[0] in SOURCES and len(one.words) > 1 and one.line < command.line
         for gpus in _visible_gpus_of_env_file(folder / one.words[1], one.line)
     ]
-    return found[0] if len(found) == 1 else None
+    return gpu_counts[0] if len(gpu_counts) == 1 else None
 
 
 def gpus_given_to_container(command: ShellCommand) -> int | None:

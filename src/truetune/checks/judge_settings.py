@@ -23,7 +23,7 @@ from truetune.memory.read_machine import Launch, Machine, read_machine
 from truetune.settings.config import Config, WeightUse
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.registry import config_readers
-from truetune.trainers.trainer_fact_types import parse_trainer_name
+from truetune.trainers.trainer_fact_types import TrainerFacts, parse_trainer_name
 
 
 def judge_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> Judgement:
@@ -38,13 +38,7 @@ def judge_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = 
     if spec.tokenizer is not None and "tokenizer" in spec.model_fields_set:
         named = config.spec.model_copy(update={"tokenizer": spec.tokenizer})
         config = replace(config, spec=named)
-    trained_by = config.spec.trained_by or parse_trainer_name(config.stack)
-    training = config.spec.training
-    if trained_by is not None:
-        training = with_pinned_release(training, older_pinned_release(config.pins, trained_by))
-    trainer = trainer_facts_of_run(
-        config.spec.model_copy(update={"trained_by": trained_by, "training": training})
-    )
+    trainer = _trainer_facts_of_config(config)
     unknown = Judgement(not_judged=tuple(_settings_parts_without_rules(config)))
     reader = config_readers().get(config.stack)
     if reader is not None and not reader.trains:
@@ -76,6 +70,17 @@ def _settings_parts_without_rules(config: Config) -> Iterator[NotJudged]:
         unlock=unlock,
         asked=False,
         always_told=True,
+    )
+
+
+def _trainer_facts_of_config(config: Config) -> TrainerFacts:
+    """What is known of the trainer that the settings are for, in the release that they are pinned to."""
+    trained_by = config.spec.trained_by or parse_trainer_name(config.stack)
+    training = config.spec.training
+    if trained_by is not None:
+        training = with_pinned_release(training, older_pinned_release(config.pins, trained_by))
+    return trainer_facts_of_run(
+        config.spec.model_copy(update={"trained_by": trained_by, "training": training})
     )
 
 

@@ -145,15 +145,15 @@ def judge_labels_of_classifier(
 def find_data_files_trained_by_script(scripts: Iterable[str]) -> tuple[str, ...]:
     """The files of rows that the one script among these trains which can be followed; none where several can."""
     stand_in = make_stand_in_tokenizer(RunSpec())
-    found: list[tuple[str, ...]] = []
+    files_of_trainings: list[tuple[str, ...]] = []
     for script in take_while_time_is_left(training_scripts(scripts)):
         for read in (read_trained_text_rows, lambda name: read_token_rows(name, stand_in)):
             try:
-                found.append(read(script).training_files)
+                files_of_trainings.append(read(script).training_files)
                 break
             except DataError:
                 continue  # not of this kind, or it can't be followed
-    return found[0] if len(found) == 1 else ()
+    return files_of_trainings[0] if len(files_of_trainings) == 1 else ()
 
 
 def make_stand_in_tokenizer(run: RunSpec) -> ScriptTokenizer:
@@ -188,7 +188,7 @@ def _find_rows_tokenized_by_script(
         of_classifier: Rows with one label each are meant, and no others.
     """
     files = [Path(str(source.path)) for source in sources]
-    found = []
+    tokenized_rows = []
     for script in take_while_time_is_left(scripts):
         try:
             rows = read_token_rows(script, tokenizer)
@@ -196,8 +196,8 @@ def _find_rows_tokenized_by_script(
             continue  # no ids, or nothing that can be followed
         is_wanted = rows.has_class_label_per_row is of_classifier
         if is_wanted and any(rows.rows_of_file(file) is not None for file in files):
-            found.append(rows)
-    return found[0] if len(found) == 1 else None
+            tokenized_rows.append(rows)
+    return tokenized_rows[0] if len(tokenized_rows) == 1 else None
 
 
 def make_script_tokenizer(probes: Probes) -> ScriptTokenizer:

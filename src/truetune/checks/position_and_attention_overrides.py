@@ -77,13 +77,13 @@ def overrides_of_config(config: Config) -> list[Override]:
             return overrides_of_module(read_module(Path(config.path)))
         except (TruetuneError, OSError, ValueError):
             return []
-    found = []
+    overrides = []
     for key, names in NAMES_OF_KEYS.items():
         for place, holder in _settings_parts_for_model_config(config.raw):
             value = next((holder[name] for name in names if name in holder), None)
             if _is_override_set(key, value):
-                found.append(Override(key, value, place or key, 0))
-    return found
+                overrides.append(Override(key, value, place or key, 0))
+    return overrides
 
 
 def _settings_parts_for_model_config(
@@ -106,14 +106,14 @@ def _is_override_set(key: str, value: object) -> bool:
 
 def overrides_of_module(module: Module) -> list[Override]:
     """The overrides that a script gives to the load of its model, or sets in the model's config."""
-    found = []
+    overrides = []
     named = override_keys_in_text(module.text)
     for key in (one for one in NAMES_OF_KEYS if one in named):
         for node, expression in _model_load_and_config_values_in_code(module, NAMES_OF_KEYS[key]):
             value = module.flow.value(expression)
             if isinstance(value, dict | str | int | float) and _is_override_set(key, value):
-                found.append(Override(key, value, "", module.place(node)[0]))
-    return found
+                overrides.append(Override(key, value, "", module.place(node)[0]))
+    return overrides
 
 
 def _model_load_and_config_values_in_code(
@@ -158,11 +158,11 @@ def read_model_config(folder: str, beside: Path) -> tuple[Path, Mapping[str, Any
     for root in (beside.parent, Path()):
         path = root / folder / "config.json"
         try:
-            found = read_json(path, MODEL_FILE)
+            config = read_json(path, MODEL_FILE)
         except (TruetuneError, OSError, ValueError):
             continue
-        if isinstance(found, dict):
-            return path, found
+        if isinstance(config, dict):
+            return path, config
     return None
 
 

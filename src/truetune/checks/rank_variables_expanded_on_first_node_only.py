@@ -92,12 +92,12 @@ def find_launches_sharing_one_rank(file: CommandFile) -> Iterator[RankReadOnce]:
             command.words
         ):
             continue
-        found = _launcher_whose_nodes_share_one_rank(
+        rank_read_once = _launcher_whose_nodes_share_one_rank(
             job, command, assigned
         ) or _script_whose_tasks_share_one_rank(job, command, assigned)
-        if found is not None:
-            line = _line_that_reads_variable(file.text, found.variable) or command.line
-            yield found._replace(line=line)
+        if rank_read_once is not None:
+            line = _line_that_reads_variable(file.text, rank_read_once.variable) or command.line
+            yield rank_read_once._replace(line=line)
 
 
 def _rename_node_rank_variables_and_join_quotes(text: str) -> str:
@@ -107,19 +107,21 @@ def _rename_node_rank_variables_and_join_quotes(text: str) -> str:
     for match in _quoted_and_commented_parts(text):
         parts.append(text[begin : match.start()])
         begin = match.end()
-        found = match[0]
-        if found.startswith("<<"):
+        text_of_match = match[0]
+        if text_of_match.startswith("<<"):
             begin = _end_of_here_document(text, match)
-            found = OWN_NUMBER.sub(OF_EACH_TASK, text[match.start() : begin])
-        elif found.startswith("'"):
-            found = _join_quoted_commands(OWN_NUMBER.sub(OF_EACH_TASK, found))
-        elif found.startswith('"'):
-            found = _join_quoted_commands(ESCAPED_NUMBER.sub(rf"\g<1>{OF_EACH_TASK}", found))
-        elif found.startswith("\\$"):
+            text_of_match = OWN_NUMBER.sub(OF_EACH_TASK, text[match.start() : begin])
+        elif text_of_match.startswith("'"):
+            text_of_match = _join_quoted_commands(OWN_NUMBER.sub(OF_EACH_TASK, text_of_match))
+        elif text_of_match.startswith('"'):
+            text_of_match = _join_quoted_commands(
+                ESCAPED_NUMBER.sub(rf"\g<1>{OF_EACH_TASK}", text_of_match)
+            )
+        elif text_of_match.startswith("\\$"):
             number = OWN_NUMBER.match(text, begin + (text[begin : begin + 1] == "{"))
             begin = number.end() if number is not None else begin
-            found = f"${OF_EACH_TASK}" if number is not None else found
-        parts.append(found)
+            text_of_match = f"${OF_EACH_TASK}" if number is not None else text_of_match
+        parts.append(text_of_match)
     return "".join(parts) + text[begin:]
 
 

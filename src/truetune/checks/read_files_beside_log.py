@@ -205,10 +205,10 @@ def find_settings_files_and_logs(named: Iterable[Path]) -> tuple[list[Path], lis
 
 def _lightning_metrics_below(folder: Path) -> list[Path]:
     """The curves that Lightning wrote below a folder, the last versions first."""
-    found = [
+    metric_files = [
         path for pattern in METRICS_FOLDERS for path in folder.glob(f"{pattern}/{METRICS_FILE}")
     ]
-    return sorted(found, reverse=True)[:MAX_LOGS]
+    return sorted(metric_files, reverse=True)[:MAX_LOGS]
 
 
 def _files_of_folder_and_subfolders(folder: Path) -> list[Path]:
@@ -440,11 +440,11 @@ def _max_adapters_per_vllm_batch(file: CommandFile) -> Iterator[SettingBeside]:
     """
     for server in find_vllm_server_commands(file):
         served = len(adapters_by_served_name(server))
-        given = last_option(server.options, "--max-loras")
-        mixed = 1 if given is None else parse_digits(given)
+        max_loras_option = last_option(server.options, "--max-loras")
+        mixed = 1 if max_loras_option is None else parse_digits(max_loras_option)
         if mixed and mixed < served:
             text = f"--max-loras is {mixed}, and {served} adapters are served"
-            line = server.command.line_of("--max-loras" if given else "--lora-modules")
+            line = server.command.line_of("--max-loras" if max_loras_option else "--lora-modules")
             yield SettingBeside(ADAPTERS_AT_ONCE, mixed, file.path, line, text)
 
 
@@ -453,14 +453,14 @@ def _training_options_of_command(
 ) -> Iterator[SettingBeside]:
     """Settings of a training that a command hands to its script under the Trainer's own names."""
     for name in TRAINING_FIELDS:
-        given = last_option(command.words, f"--{name}")
-        if given is None:
+        option = last_option(command.words, f"--{name}")
+        if option is None:
             continue
-        number = parse_digits(given)
-        is_switch = given.lower() in ("", "true", "false")
-        value = number if number is not None else given.lower() != "false" if is_switch else None
+        number = parse_digits(option)
+        is_switch = option.lower() in ("", "true", "false")
+        value = number if number is not None else option.lower() != "false" if is_switch else None
         if value is not None:
-            text = f"--{name} {given}".strip()
+            text = f"--{name} {option}".strip()
             yield SettingBeside(name, value, file.path, command.line, text)
 
 

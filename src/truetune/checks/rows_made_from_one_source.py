@@ -145,11 +145,11 @@ class SiblingRows:
 
     def _are_many_small_groups(self, sizes: Iterable[int]) -> bool:
         """Are these many groups of a few rows, and none a large part of the data?"""
-        found = sorted(sizes)
-        if len(found) < MIN_GROUPS:
+        sorted_sizes = sorted(sizes)
+        if len(sorted_sizes) < MIN_GROUPS:
             return False
-        mean = sum(found) / len(found)
-        is_small = found[-1] <= MAX_GROUP_SHARE * self.rows
+        mean = sum(sorted_sizes) / len(sorted_sizes)
+        is_small = sorted_sizes[-1] <= MAX_GROUP_SHARE * self.rows
         return MIN_ROWS_PER_GROUP <= mean <= MAX_ROWS_PER_GROUP and is_small
 
     def _column_with_one_value_per_answer(self) -> str:

@@ -74,8 +74,8 @@ def values_of_variables(text: str) -> dict[str, set[str]]:
     values: dict[str, set[str]] = {}
     for name, _, value in ASSIGNED.findall(text):
         # In `$((step * 2))` variables stand without their sign.
-        found = IDENTIFIER.findall(value) if "$((" in value else NAME.findall(value)
-        values.setdefault(name, set()).update(found)
+        names = IDENTIFIER.findall(value) if "$((" in value else NAME.findall(value)
+        values.setdefault(name, set()).update(names)
     return values
 
 

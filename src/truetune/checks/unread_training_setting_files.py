@@ -32,12 +32,12 @@ def unread_training_setting_paths(folder: Path, unread: Sequence[str]) -> list[s
     # Here and not above: most folders hold no such file, and the reader of scripts takes long to import.
     from truetune.source.settings_of_script_as_configs import settings_files_read_into_arguments
 
-    found = [
+    paths = [
         str(folder / name)
         for name in unread
         if Path(name).suffix in SETTINGS_SUFFIXES and _holds_training_keys(folder / name)
     ]
-    if not found:
+    if not paths:
         return []
     scripts = sorted(folder.glob("*.py"))[:MAX_SCRIPTS]
     read = {
@@ -45,7 +45,7 @@ def unread_training_setting_paths(folder: Path, unread: Sequence[str]) -> list[s
         for script in scripts
         for file in settings_files_read_into_arguments(script)
     }
-    return [file for file in found if os.path.realpath(file) not in read]
+    return [file for file in paths if os.path.realpath(file) not in read]
 
 
 def _holds_training_keys(path: Path) -> bool:

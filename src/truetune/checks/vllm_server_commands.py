@@ -126,11 +126,11 @@ def _adapters_in_json(word: str) -> dict[str, str]:
         given = parse_json(word, SETTINGS)
     except (ValueError, TruetuneError):
         return {}
-    found: dict[str, str] = {}
+    paths_by_name: dict[str, str] = {}
     for one in given if isinstance(given, list) else [given]:
         if not isinstance(one, dict):
             continue
         name, folder = (one.get(key) or one.get(f"lora_{key}") for key in ("name", "path"))
         if isinstance(name, str) and isinstance(folder, str):
-            found[name] = folder
-    return found
+            paths_by_name[name] = folder
+    return paths_by_name

@@ -192,11 +192,14 @@ def _export_renamed_adapter(
 
     if engine is None or release is None:
         raise UsageError("expected --for ENGINE and --engine-version RELEASE together")
-    made = rename_adapter_for_engine(model, options["out"], engine, release, base=options["base"])
-    print_status(
-        f"{made.tensors:,} tensors: base_model.model.{made.old} is now base_model.model.{made.new}"
+    renamed_adapter = rename_adapter_for_engine(
+        model, options["out"], engine, release, base=options["base"]
     )
-    click.echo(made.folder)
+    print_status(
+        f"{renamed_adapter.tensors:,} tensors: base_model.model.{renamed_adapter.old} is now"
+        f" base_model.model.{renamed_adapter.new}"
+    )
+    click.echo(renamed_adapter.folder)
     return 0
 
 

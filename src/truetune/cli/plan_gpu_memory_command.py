@@ -72,7 +72,7 @@ def plan(
     from truetune.report.memory_plan_terminal import plan_page_values, render_plan
     from truetune.settings.read_truetune_settings import merge_settings
 
-    made = plan_of_config(
+    memory_plan = plan_of_config(
         config_with_changed_training(
             path, merge_settings(*_training_and_other_settings(parse_nested_settings(pairs)))
         ),
@@ -81,13 +81,13 @@ def plan(
         gpus=gpus,
         length=length,
     )
-    value = plan_page_values(made)
+    value = plan_page_values(memory_plan)
     write_html_page(html, "plan", value)
     if output_format == "json":
         print_json("plan", value)
     else:
-        render_plan(made, make_console(), quiet=quiet)
-    return int(made.verdict == "too large")
+        render_plan(memory_plan, make_console(), quiet=quiet)
+    return int(memory_plan.verdict == "too large")
 
 
 def _training_and_other_settings(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -101,8 +101,8 @@ def parse_nested_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     """Parse NAME=VALUE pairs with dotted names: `lora.r=16` as {"lora": {"r": 16}}."""
     settings: dict[str, Any] = {}
     for pair in pairs:
-        name, found, text = pair.partition("=")
-        if not found:
+        name, equals_sign, text = pair.partition("=")
+        if not equals_sign:
             raise UsageError(f"--set {pair}: expected NAME=VALUE")
         *parents, last = name.replace("-", "_").split(".")
         place = settings

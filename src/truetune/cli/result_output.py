@@ -334,15 +334,15 @@ def write_result_file(path: str, text: str, form: str, spec: RunSpec | None = No
 def input_files_named_by_parameters(context: click.Context | None = None) -> list[Path]:
     """The files that the parameters of the running command name, but for those that it writes."""
     context = context or click.get_current_context(silent=True)
-    found = []
+    paths = []
     for name, value in context.params.items() if context is not None else ():
         values = value if isinstance(value, tuple) else (value,)
-        found += [
+        paths += [
             Path(text)
             for text in values
             if name not in OUTPUTS and isinstance(text, str) and "\0" not in text
         ]
-    return found
+    return paths
 
 
 def check_outputs_apart(context: click.Context) -> None:

@@ -132,10 +132,8 @@ def run(
         "keys": parse_batch_keys(batch_keys),
     }
     outcome = start(command, orders, judge, print_status)
-    _print_why_unaudited(outcome)
-    lacks_rollouts = bool(outcome.watched_rollouts and not any(judged_rollouts))
-    if lacks_rollouts and not outcome.lost:
-        print_status("the rollouts were not judged: the training ended before the first one")
+    lacks_rollouts = bool(outcome.watched_rollouts) and not any(judged_rollouts)
+    _print_why_unaudited(outcome, lacks_rollouts=lacks_rollouts)
     if 1 in exit_codes and on_error == "stop":
         # We have ended the command: how it ended says nothing.
         return 1
@@ -144,15 +142,25 @@ def run(
         report_failed_command(outcome, command, spec, numbered, seen=bool(exit_codes))
     if on_error == "warn" or outcome.code:
         return outcome.code
-    # Where nothing was seen, an exit code of 0 would read as a clean audit.
-    is_unjudged = outcome.lost or lacks_rollouts or not exit_codes or NOT_JUDGED in exit_codes
-    return NOT_JUDGED if is_unjudged and not spec.allow_unjudged else 0
+    is_incomplete = _is_audit_incomplete(outcome, exit_codes, lacks_rollouts=lacks_rollouts)
+    return NOT_JUDGED if is_incomplete and not spec.allow_unjudged else 0
 
 
-def _print_why_unaudited(outcome: CommandOutcome) -> None:
-    """Say why nothing was audited, where that is so."""
-    if not outcome.reached and not outcome.lost:
+def _is_audit_incomplete(
+    outcome: CommandOutcome, exit_codes: Sequence[int], *, lacks_rollouts: bool
+) -> bool:
+    """Was something not judged, or nothing seen? Exit code 0 would read as a clean audit then."""
+    return bool(outcome.lost) or lacks_rollouts or not exit_codes or NOT_JUDGED in exit_codes
+
+
+def _print_why_unaudited(outcome: CommandOutcome, *, lacks_rollouts: bool) -> None:
+    """Say why nothing was audited, or no rollouts that were watched, where that is so."""
+    if outcome.lost:
+        return
+    if not outcome.reached:
         print_status(f"nothing was audited: {describe_why_not_audited(outcome)}")
+    if lacks_rollouts:
+        print_status("the rollouts were not judged: the training ended before the first one")
 
 
 def refuse_machine_format_on_terminal(deliver: Delivery) -> None:
@@ -168,8 +176,7 @@ def refuse_machine_format_on_terminal(deliver: Delivery) -> None:
 def report_failed_command(
     outcome: CommandOutcome, command: Sequence[str], spec: RunSpec, deliver: Delivery, *, seen: bool
 ) -> None:
-    """Report on a command that failed: what ended it, and what it printed last. `seen`: was a batch
-    of it judged? Where none was, a report that is asked for says so: it is never clean.
+    """Report on a command that failed: what ended it, and what it printed last.
 
     `seen`: was a batch of it judged? Where none was, a report that is asked for says so: it is never clean.
     """

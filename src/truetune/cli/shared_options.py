@@ -276,8 +276,8 @@ def _setting_in_words(name: str, value: Any) -> str:
 def parse_name_value_pairs(given: tuple[str, ...], option: str) -> Iterator[tuple[str, str]]:
     """(name, value) of each NAME=VALUE of an option. Raises UsageError."""
     for pair in given:
-        name, found, value = pair.partition("=")
-        if not found:
+        name, equals_sign, value = pair.partition("=")
+        if not equals_sign:
             raise UsageError(f"{option} {pair}: expected NAME=VALUE")
         yield name, value
 

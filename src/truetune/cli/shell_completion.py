@@ -36,23 +36,23 @@ def complete_rule_names(
     context: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """The rules whose name or code begins so, and the faults."""
-    found = [
+    completion_items = [
         CompletionItem(word, help=help)
         for name, code in _rule_names_and_codes()
         for word, help in ((name, code), (code, name))
         if word.startswith(incomplete)
     ]
-    found += [
+    completion_items += [
         CompletionItem(name, help="fault") for name in _fault_names() if name.startswith(incomplete)
     ]
-    return sorted(found, key=lambda item: str(item.value))
+    return sorted(completion_items, key=lambda item: str(item.value))
 
 
 def _rule_names_and_codes() -> Iterator[tuple[str, str]]:
     """(name, code) of every rule."""
     for path in PACKAGE_FOLDER.glob("checks/*/*.py"):
-        if found := RULE_CODE_LINE.search(path.read_text(encoding="utf-8")):
-            yield path.stem.replace("_", "-"), found[1]
+        if match := RULE_CODE_LINE.search(path.read_text(encoding="utf-8")):
+            yield path.stem.replace("_", "-"), match[1]
 
 
 def _fault_names() -> Iterator[str]:

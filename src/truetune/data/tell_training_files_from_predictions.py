@@ -222,15 +222,17 @@ def _prediction_files_below(folder: Path) -> list[str]:
     them beside weights.
     """
     depth = len(folder.parts)
-    found: list[str] = []
+    prediction_files: list[str] = []
     for parent, folders, names in os.walk(folder):
         is_deep = len(Path(parent).parts) - depth >= MAX_DEPTH
         folders[:] = [] if is_deep else sorted(filter(_folder_may_hold_user_files, folders))
         if Path(parent) != folder:
-            found += [str(Path(parent, name)) for name in sorted(names) if ANSWER_FILE.search(name)]
-        if len(found) >= MAX_FILES_BELOW:
+            prediction_files += [
+                str(Path(parent, name)) for name in sorted(names) if ANSWER_FILE.search(name)
+            ]
+        if len(prediction_files) >= MAX_FILES_BELOW:
             break
-    return found[:MAX_FILES_BELOW]
+    return prediction_files[:MAX_FILES_BELOW]
 
 
 def _folder_may_hold_user_files(name: str) -> bool:

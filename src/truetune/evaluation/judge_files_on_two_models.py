@@ -143,14 +143,16 @@ def judge_answer_files(
         spec: which rules are asked.
     """
     tables = [rows for path in _list_row_files(paths) if (rows := _read_rows(path)) is not None]
-    judged = tuple(pair for table in tables for pair in _pairs_of_table(table))
+    judged_pairs = tuple(pair for table in tables for pair in _pairs_of_table(table))
     twins = tuple(_compare_answers_of_two_models(tables))
-    if not judged and not twins:
+    if not judged_pairs and not twins:
         return Judgement(), ()
     rules = [rule for rule in choose_rules(spec, EvaluationRule) if rule.of_files]
-    rules = [rule for rule in rules if (judged if rule.name().startswith("judge-") else twins)]
-    judgement = run_rules(EvaluationResults(0, judged=judged, twins=twins), rules)
-    return judgement, tuple(_describe_verdict_files(judged))
+    rules = [
+        rule for rule in rules if (judged_pairs if rule.name().startswith("judge-") else twins)
+    ]
+    judgement = run_rules(EvaluationResults(0, judged=judged_pairs, twins=twins), rules)
+    return judgement, tuple(_describe_verdict_files(judged_pairs))
 
 
 SCORE_COLUMNS = frozenset(
@@ -219,7 +221,7 @@ def _describe_verdict_files(judged_pairs: Sequence[JudgedPair]) -> Iterator[Subj
 
 def _list_row_files(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
     """The files that may hold rows, in folders those one level below too; at most so many."""
-    found: list[Path] = []
+    row_files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
             children = sorted(islice(path.iterdir(), 1000))
@@ -229,12 +231,12 @@ def _list_row_files(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
                 if child.is_dir() and not child.name.startswith(".")
                 for file in sorted(islice(child.iterdir(), 200))
             ]
-            found += [*children, *below]
+            row_files += [*children, *below]
         else:
-            found.append(path)
+            row_files.append(path)
     rows = (
         file
-        for file in dict.fromkeys(found)
+        for file in dict.fromkeys(row_files)
         if file.suffix.lower() in SUFFIXES and file.name not in MODEL_FILES and file.is_file()
     )
     yield from islice(rows, MAX_FILES)

@@ -71,7 +71,7 @@ def _first_invented_turn(sample: Sample, frame: Sequence[str]) -> tuple[int, str
         return known if known is not None and known[1] not in reference else None
     own = set(_possible_markers_of_lines(reference))
     starts = (_find_marker_behind_text(marker, text) for marker in frame if marker not in own)
-    return min((found for found in starts if found is not None), default=None)
+    return min((start for start in starts if start is not None), default=None)
 
 
 def _question_markers(prompts: Sequence[str]) -> list[str]:

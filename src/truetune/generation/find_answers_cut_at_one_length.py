@@ -71,8 +71,8 @@ def find_cut_answers(samples: Sequence[Sample], limit: int) -> list[Sample]:
     shortest = MIN_LENGTH_RATIO * max(len(sample.answer.text) for sample in open_ended)
     as_long = [sample for sample in unmarked if len(sample.answer.text) >= shortest]
     # By identity: comparing samples compares all their texts, which takes seconds for thousands of answers.
-    found = set(map(id, (*open_ended, *as_long)))
-    return [sample for sample in candidates if id(sample) in found]
+    cut_answer_ids = set(map(id, (*open_ended, *as_long)))
+    return [sample for sample in candidates if id(sample) in cut_answer_ids]
 
 
 def samples_not_left_out(samples: Sequence[Sample], left_out: Sequence[Sample]) -> list[Sample]:

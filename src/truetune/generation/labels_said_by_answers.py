@@ -52,13 +52,13 @@ class LabelScores:
     def right_count_by_first_label(self) -> int:
         """Answers whose first label is that of the reference."""
         pairs = zip(self.found, self.references, strict=True)
-        return sum(found[:1] == (reference,) for found, reference in pairs)
+        return sum(labels[:1] == (reference,) for labels, reference in pairs)
 
     @cached_property
     def right_count_by_only_label(self) -> int:
         """Answers whose only label is that of the reference."""
         pairs = zip(self.found, self.references, strict=True)
-        return sum(set(found) == {reference} for found, reference in pairs)
+        return sum(set(labels) == {reference} for labels, reference in pairs)
 
     @property
     def right_count_by_substring(self) -> int:
@@ -76,12 +76,12 @@ class LabelScores:
     @property
     def without_label(self) -> int:
         """Answers that name no label."""
-        return sum(not found for found in self.found)
+        return sum(not labels for labels in self.found)
 
     @property
     def answer_count_with_several_labels(self) -> int:
         """Answers that name several labels."""
-        return sum(len(set(found)) > 1 for found in self.found)
+        return sum(len(set(labels)) > 1 for labels in self.found)
 
     @cached_property
     def right_and_row_counts_by_label(self) -> dict[str, tuple[int, int]]:
@@ -227,14 +227,14 @@ def _labels_in_answer(answer: str, by_words: dict[tuple[str, ...], str]) -> tupl
     """The labels of an answer in the order of its text; of several that begin at one word the longest."""
     words = split_words(answer)
     lengths = sorted({len(label) for label in by_words}, reverse=True)
-    found, at = [], 0
+    labels_in_order, at = [], 0
     while at < len(words):
         starting = (tuple(words[at : at + length]) for length in lengths)
         label = next((one for one in starting if one in by_words), None)
         if label is not None:
-            found.append(by_words[label])
+            labels_in_order.append(by_words[label])
         at += len(label) if label is not None else 1
-    return tuple(found)
+    return tuple(labels_in_order)
 
 
 def _is_only_a_short_answer(reference: str) -> bool:

@@ -358,20 +358,34 @@ class RewardTrial:
         Graded scores of likeness fall with what else is said, so a mention is paid only where all completions that name
         the right answer among others get one score, above that of each wrong answer and below that of the right one.
         """
-        parts = []
+        parts: list[tuple[TriedCompletion, float]] = []
         for row in dict.fromkeys(one.row for one in self.tried):
             of_row = [one for one in self.tried if one.row == row]
             score = _score_of_mentions(of_row)
-            wrongs = [one.score for one in of_row if one.kind == "wrong" and one.score is not None]
-            if score is None or not wrongs:
+            highest_wrong = _highest_wrong_score(of_row)
+            if score is None or highest_wrong is None:
                 continue
-            wrong = max(wrongs)
             for one in of_row:
-                if one.kind == kind and one.gets(score) and one.right is not None:
-                    share = (score - wrong) / (one.right - wrong) if one.right > wrong else 0.0
-                    if share >= MIN_PART_SHARE - RELATIVE_TOLERANCE and not one.is_paid:
-                        parts.append((one, share))
+                if one.kind != kind or not one.gets(score) or one.is_paid:
+                    continue
+                share = _share_of_pay(one, score, highest_wrong)
+                if share >= MIN_PART_SHARE - RELATIVE_TOLERANCE:
+                    parts.append((one, share))
         return tuple(parts)
+
+
+def _highest_wrong_score(of_row: Iterable[TriedCompletion]) -> float | None:
+    """The highest score of a wrong answer of a row; None where none has a score."""
+    return max(
+        (one.score for one in of_row if one.kind == "wrong" and one.score is not None), default=None
+    )
+
+
+def _share_of_pay(one: TriedCompletion, score: float, wrong: float) -> float:
+    """The share of a score in what the right answer gets above a wrong one; 0 where that gets no more."""
+    if one.right is None or one.right <= wrong:
+        return 0.0
+    return (score - wrong) / (one.right - wrong)
 
 
 def _score_of_mentions(of_row: Iterable[TriedCompletion]) -> float | None:

@@ -93,12 +93,12 @@ def _has_both_sides(names: Collection[str]) -> bool:
 
 def _trl_names_of_sides(names: Iterable[str]) -> dict[str, str]:
     """trl's names for the rewards and log-probabilities of both sides, by those of the log."""
-    found: dict[str, str] = {}
+    trl_names: dict[str, str] = {}
     for name in names:
         ours = next((ours for pattern, ours in SIDE_NAMES if pattern.match(name)), None)
-        if ours is not None and ours not in found.values():
-            found[name] = ours
-    return found
+        if ours is not None and ours not in trl_names.values():
+            trl_names[name] = ours
+    return trl_names
 
 
 def _trl_names_of_bare_sides(curves: Mapping[str, Points]) -> dict[str, str]:

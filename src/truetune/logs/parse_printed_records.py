@@ -393,18 +393,9 @@ class _RecordCollector:
 def parse_printed_record(text: str) -> dict[str, Any] | None:
     """The record that a line prints; None where it prints none."""
     if "{'" in text:
-        for match in PRINTED_DICT.findall(text):
-            # Python prints NaN as `nan`, which is a name and no literal: quoted, it is read as a number later
-            quoted = re.sub(r":\s*(-?)(nan|inf)\b", r": '\1\2'", match)
-            try:
-                record = parse_literal(quoted)
-            except (ValueError, SyntaxError):
-                continue
-            if isinstance(record, dict):
-                numbers = [v for v in record.values() if parse_logged_number(v) is not None]
-                # one number alone is as likely a setting, or a row of the data that a script prints
-                if len(numbers) > 1 and not _is_dump_of_settings(record):
-                    return record
+        record = _parse_python_record_in_line(text)
+        if record is not None:
+            return record
     if '{"' in text:
         record = _parse_json_record_in_line(text)
         if record is not None:
@@ -414,6 +405,24 @@ def parse_printed_record(text: str) -> dict[str, Any] | None:
         return record
     # `step 5 | loss 0.69 | lr 5e-7` has the bars of torchtune and none of its colons
     return _parse_step_line(text) or _parse_custom_loop_line(text)
+
+
+def _parse_python_record_in_line(text: str) -> dict[str, Any] | None:
+    """The first dictionary of Python in a line that is a record: of several numbers, and no settings."""
+    for match in PRINTED_DICT.findall(text):
+        # Python prints NaN as `nan`, which is a name and no literal: quoted, it is read as a number later
+        quoted = re.sub(r":\s*(-?)(nan|inf)\b", r": '\1\2'", match)
+        try:
+            record = parse_literal(quoted)
+        except (ValueError, SyntaxError):
+            continue
+        if not isinstance(record, dict):
+            continue
+        numbers = [v for v in record.values() if parse_logged_number(v) is not None]
+        # one number alone is as likely a setting, or a row of the data that a script prints
+        if len(numbers) > 1 and not _is_dump_of_settings(record):
+            return record
+    return None
 
 
 def _parse_step_line(text: str) -> dict[str, Any] | None:

@@ -132,10 +132,10 @@ def plan_memory(
     named = model or spec.model or spec.tokenizer
     if named is None:
         raise UsageError("no model is named; give a model folder or a config.json")
-    is_architecture = isinstance(named, Architecture)
-    architecture = (
-        named if isinstance(named, Architecture) else _architecture_of_named_model(str(named))
-    )
+    if isinstance(named, Architecture):
+        name, architecture = "", named
+    else:
+        name, architecture = str(named), _architecture_of_named_model(str(named))
     settings = resolve_memory_settings(
         config,
         architecture,
@@ -151,7 +151,7 @@ def plan_memory(
     if memory is not None and estimate.peak.total > memory:
         remedies = find_remedies(estimate, memory)
     return Plan(
-        model="" if is_architecture else str(named),
+        model=name,
         estimate=estimate,
         memory=memory,
         remedies=remedies,

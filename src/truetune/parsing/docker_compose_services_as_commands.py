@@ -66,12 +66,12 @@ def option_line_numbers(text: str, begin: int, begins: Iterable[int]) -> Mapping
     the line where the next service begins.
     """
     end = min((one for one in begins if one > begin), default=len(text.splitlines()) + 1)
-    found: dict[str, int] = {}
+    lines_by_option: dict[str, int] = {}
     for number, line in enumerate(text.splitlines()[begin - 1 : end - 1], begin):
         if not line.lstrip().startswith("#"):
             for option in OPTION.findall(line):
-                found[option] = number
-    return found
+                lines_by_option[option] = number
+    return lines_by_option
 
 
 def _first_line_of_service(text: str, name: str) -> int:

@@ -43,17 +43,19 @@ def find_environment_settings(
     """The values of these variables that a file of commands, or a file that it sources, leaves set
     at its end.
     """
-    found: dict[str, EnvironmentSetting] = {}
+    settings_by_name: dict[str, EnvironmentSetting] = {}
     for sourced in _files_sourced_by_commands(file):
-        found |= _find_settings_in_text(_read_text_or_empty(sourced), str(sourced), names)
+        settings_by_name |= _find_settings_in_text(
+            _read_text_or_empty(sourced), str(sourced), names
+        )
     lines = enumerate(file.text.splitlines(), 1)
     if is_compose_file_or_manifest(Path(file.path)):
         lines_of_commands = [(one.line, one.text) for one in file.commands]
-        found |= _find_settings_in_lines(iter(lines_of_commands), file.path, names)
+        settings_by_name |= _find_settings_in_lines(iter(lines_of_commands), file.path, names)
     else:
-        found |= _find_settings_in_lines(lines, file.path, names)
+        settings_by_name |= _find_settings_in_lines(lines, file.path, names)
     unset = {name for match in UNSETS.finditer(file.text) for name in match["names"].split()}
-    yield from (one for one in found.values() if one.name not in unset)
+    yield from (one for one in settings_by_name.values() if one.name not in unset)
 
 
 def _find_settings_in_text(
@@ -67,15 +69,15 @@ def _find_settings_in_lines(
     lines: Iterator[tuple[int, str]], path: str, names: frozenset[str]
 ) -> dict[str, EnvironmentSetting]:
     """The variables of these names that numbered lines set; the last value counts."""
-    found: dict[str, EnvironmentSetting] = {}
+    settings_by_name: dict[str, EnvironmentSetting] = {}
     for number, line in lines:
         code = line.partition("#")[0] if not line.lstrip().startswith("#") else ""
         if not code or PRINTS.match(code):
             continue
         for name, value in (*SETS_VARIABLE.findall(code), *DOCKER_VARIABLE.findall(code)):
             if name in names:
-                found[name] = EnvironmentSetting(name, value, path, number)
-    return found
+                settings_by_name[name] = EnvironmentSetting(name, value, path, number)
+    return settings_by_name
 
 
 def _files_sourced_by_commands(file: CommandFile) -> Iterator[Path]:
@@ -86,8 +88,8 @@ def _files_sourced_by_commands(file: CommandFile) -> Iterator[Path]:
         for words in SOURCES:
             behind = command.words_following(*words) if command.words[0] == words[0] else None
             named += behind[:1] if behind else ()
-        given = last_option(command.words, "--env-file", "--export-file")
-        named += [given] if given else ()
+        env_file_option = last_option(command.words, "--env-file", "--export-file")
+        named += [env_file_option] if env_file_option else ()
     # A path with a variable in front of it (`$SLURM_SUBMIT_DIR/env.sh`) is looked for by its last part.
     for name in dict.fromkeys(named[:MAX_SOURCED]):
         path = folder / (name.rpartition("/")[2] if "$" in name else name)

@@ -136,13 +136,13 @@ def _summarize_readings(
 
 def _processes_by_gpu_and_pid(lines: Sequence[str]) -> dict[int, dict[int, GpuProcess]]:
     """The processes in the lower table: GPU index -> process id -> process."""
-    found: dict[int, dict[int, GpuProcess]] = {}
+    processes: dict[int, dict[int, GpuProcess]] = {}
     for line in lines:
         row = PROCESS_ROW.match(line)
-        if row is not None and len(found) <= MAX_GPUS:
+        if row is not None and len(processes) <= MAX_GPUS:
             process = GpuProcess(int(row["pid"]), row["name"], float(row["used"]) * MIB)
-            found.setdefault(int(row["index"]), {})[process.pid] = process
-    return found
+            processes.setdefault(int(row["index"]), {})[process.pid] = process
+    return processes
 
 
 def _mean_utilization_since_first_work(busy: Sequence[float]) -> float:

@@ -206,7 +206,7 @@ def read_command_file(path: Path) -> CommandFile:
     if is_lm_eval_or_lighteval_results(path):
         return _command_of_evaluation_results(path)
     if is_compose_file_or_manifest(path):
-        found = [
+        shell_commands = [
             ShellCommand(
                 command_words_on_host(one.words),
                 one.line,
@@ -219,7 +219,9 @@ def read_command_file(path: Path) -> CommandFile:
                 else containers_as_docker_run(path)
             )
         ]
-        return CommandFile(str(path), "\n".join(one.text for one in found), tuple(found))
+        return CommandFile(
+            str(path), "\n".join(one.text for one in shell_commands), tuple(shell_commands)
+        )
     try:
         text = read_bytes_within_limit(path, SETTINGS).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError, InputLimitError) as error:
@@ -297,10 +299,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if ends_with:
             ends_with = "" if line.strip() == ends_with else ends_with
             continue
-        if line.lstrip().startswith("#"):
-            continue
-        # Before the searches below: a file may hold a hundred thousand empty lines.
-        if not whole and not line.strip():
+        if _is_comment_or_empty(line, is_continued=bool(whole)):
             continue
         begin = begin or number
         # A line that continues: one command over several lines is one command.
@@ -314,11 +313,24 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             continue
         if whole.strip():
             yield begin, whole.strip()
-        here = HERE_DOCUMENT.search(whole)
-        ends_with = here[2] if here else ""
+        ends_with = _word_that_ends_here_document(whole)
         whole, begin = "", 0
     if whole.strip():
         yield begin, whole.strip()
+
+
+def _is_comment_or_empty(line: str, *, is_continued: bool) -> bool:
+    """Is it a line to leave out: a comment, or an empty line where no command is continued?"""
+    if line.lstrip().startswith("#"):
+        return True
+    # Before the searches of what continues a command: a file may hold a hundred thousand empty lines.
+    return not is_continued and not line.strip()
+
+
+def _word_that_ends_here_document(command: str) -> str:
+    """The word that ends the here-document which follows a command; empty where none does."""
+    here = HERE_DOCUMENT.search(command)
+    return here[2] if here else ""
 
 
 def _ends_inside_array(text: str, lines: int) -> bool:

@@ -138,7 +138,7 @@ def _batches_with_taught_labels(
     batches: Sequence[Mapping[str, Any]], taught: Mapping[int, TaughtTokens], vocabulary: int | None
 ) -> list[_TaughtBatch]:
     """The batches with the labels that the loop's own loss teaches; those of which it can't be told are left out."""
-    found = []
+    taught_batches = []
     for number, tokens in sorted(taught.items()):
         named = name_batch(batches[number], None, vocabulary)
         ids = named.inputs.get(IDS)
@@ -146,8 +146,10 @@ def _batches_with_taught_labels(
             continue
         labels = labels_taught(ids, tokens)
         if labels is not None:
-            found.append(_TaughtBatch(NamedBatch({**named.inputs, LABELS: labels.labels}), tokens))
-    return found
+            taught_batches.append(
+                _TaughtBatch(NamedBatch({**named.inputs, LABELS: labels.labels}), tokens)
+            )
+    return taught_batches
 
 
 def _outcome_of_taught_batches(batches: Sequence[_TaughtBatch], tokenizer: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from truetune.probe.contain_own_failures_in_user_program import Lost, run_contained
+from truetune.probe.contain_own_failures_in_user_program import Lost
 from truetune.probe.record_rollouts_of_trl_trainer import (
     NOT_MADE,
     RolloutRecorder,
@@ -110,22 +110,12 @@ class OnlineDpoRecorder(RolloutRecorder):
             self._open.reference_logps = as_floats(result)
             return
         self._open.logps = as_floats(result)
-        listening = self._listening_to_step(self._open)
+        listening = self._listening(self._open.note_gradient)
         if type(listening) is not FunctionType:
             raise Lost(NOT_MADE)
         # torch has no type for it.
         listened: Any = result
         listened.register_hook(listening)
-
-    def _listening_to_step(self, one: _OpenStep) -> Callable[[torch.Tensor], None]:
-        """The function that autograd gives the gradient of a step; it changes none."""
-        lose, seconds = self._abandon, self._seconds
-
-        def before_accumulation(gradient: torch.Tensor) -> None:
-            if not self.over:
-                run_contained(one.note_gradient, gradient, on_failure=lose, seconds=seconds)
-
-        return before_accumulation
 
     def _note_end_of_pass(self, args: Any, kwargs: Mapping[str, Any], result: Any) -> Any:
         """Note a step that was differentiated; after the last one what `complete` says."""
@@ -160,8 +150,10 @@ def _step_of_pairs(
     count = len(one.completion_ids)
     beside = np.arange(count).reshape(2, -1).T.ravel()
     whole = len(sampled) == 1 and len(sampled[0]) == count
-    rows = _rows_of_inputs(inputs, count)
-    gradient = None if one.gradient is None else one.gradient[beside]
+    rows_of_prompts = _rows_of_inputs(inputs, count)
+    rows = [rows_of_prompts[place] for place in beside] if rows_of_prompts else []
+    gradient = _rows_in_order(one.gradient, beside)
+    rewards = _rows_in_order(one.rewards, beside)
     in_loss = _tokens_in_loss(one.completion_mask[beside], gradient)
     settings = _settings(trainer, sampler_stops)
     passed = LossPass(
@@ -169,7 +161,7 @@ def _step_of_pairs(
         in_loss=in_loss,
         advantages=_directions(gradient, count),
         logps=np.asarray(one.logps)[beside],
-        reference_logps=None if one.reference_logps is None else one.reference_logps[beside],
+        reference_logps=_rows_in_order(one.reference_logps, beside),
         logp_gradient=gradient,
         optimizer_step=int(trainer.state.global_step),
         accumulated=int(getattr(trainer, "current_gradient_accumulation_steps", 0) or 1),
@@ -181,16 +173,12 @@ def _step_of_pairs(
         completion_ids=one.completion_ids[beside],
         in_loss=in_loss,
         advantages=passed.advantages,
-        rewards=None if one.rewards is None else one.rewards[beside][:, None],
+        rewards=None if rewards is None else rewards[:, None],
         reward_penalty=_penalty_of_cut_answers(trainer, one, settings.trainer_stops)[beside],
         reward_names=(" + ".join(map(str, getattr(trainer, "reward_func_names", ()) or ())),),
-        prompts=tuple(to_json(rows[place].get("prompt")) for place in beside) if rows else (),
-        template_prompt_ids=template_prompt_ids(
-            trainer, [rows[place] for place in beside] if rows else []
-        ),
-        columns=plain_columns(columns_of_rows([rows[place] for place in beside]), count)
-        if rows
-        else None,
+        prompts=tuple(to_json(row.get("prompt")) for row in rows),
+        template_prompt_ids=template_prompt_ids(trainer, rows),
+        columns=plain_columns(columns_of_rows(rows), count) if rows else None,
         sampled_ids=tuple(tuple(sampled[0][place]) for place in beside) if whole else None,
         reward_calls=tuple(_call_beside(call, beside) for call in one.calls),
         passes=(passed,),
@@ -210,6 +198,11 @@ def _rows_of_inputs(inputs: Mapping[str, Any], count: int) -> list[dict[str, Any
         return []
     half = [{name: values[row] for name, values in lists.items()} for row in range(count // 2)]
     return [*half, *half]
+
+
+def _rows_in_order(values: NDArray[Any] | None, order: NDArray[np.int64]) -> NDArray[Any] | None:
+    """The rows of an array in another order; None where there is no array."""
+    return None if values is None else values[order]
 
 
 def _tokens_in_loss(mask: NDArray[np.bool_], gradient: NDArray[Any] | None) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
 from types import FunctionType
@@ -298,16 +298,16 @@ class RolloutRecorder:
         ids = result[0] if isinstance(result, tuple) else result
         if not isinstance(ids, list):
             return
-        returned = [[int(token) for token in row] for row in ids]
+        returned = _copy_token_lists(ids)
         if not self._sampled:
             self._sampled.append(returned)
         calls = self._sampled[self._calls_of_turns :]
         self._calls_of_turns = len(self._sampled)
         by_generate = len(calls) == 1 and len(calls[0]) == len(returned)
-        given = kwargs.get("prompt_ids", args[0] if args else None)
-        if isinstance(given, list) and len(given) == len(returned):
-            copied = [[int(token) for token in row] for row in given]
-            self._turns.append(SampledTurn(copied, calls[0] if by_generate else returned))
+        prompts = kwargs.get("prompt_ids", args[0] if args else None)
+        if isinstance(prompts, list) and len(prompts) == len(returned):
+            sampled = calls[0] if by_generate else returned
+            self._turns.append(SampledTurn(_copy_token_lists(prompts), sampled))
 
     def _note_reward_columns(self, kwargs: Mapping[str, Any]) -> None:
         """Note the columns that a reward function is given; it may sort or change these very lists."""
@@ -371,18 +371,20 @@ class RolloutRecorder:
         ):
             return
         self._pass = _OpenPass(self.trainer, inputs, logps.detach(), result)
-        listening = self._listening(self._pass)
+        listening = self._listening(self._pass.note_gradient)
         if type(listening) is not FunctionType:
             raise Lost(NOT_MADE)
         logps.register_hook(listening)
 
-    def _listening(self, one: _OpenPass) -> Callable[[torch.Tensor], None]:
-        """The function that autograd gives the gradient of a pass; it changes none."""
+    def _listening(
+        self, note_gradient: Callable[[torch.Tensor], None]
+    ) -> Callable[[torch.Tensor], None]:
+        """The function that autograd gives a gradient, which it hands to a note; it changes none."""
         lose, seconds = self._abandon, self._seconds
 
         def before_accumulation(gradient: torch.Tensor) -> None:
             if not self.over:
-                run_contained(one.note_gradient, gradient, on_failure=lose, seconds=seconds)
+                run_contained(note_gradient, gradient, on_failure=lose, seconds=seconds)
 
         return before_accumulation
 
@@ -402,6 +404,11 @@ class RolloutRecorder:
             return self._complete()
         self.stop()
         return None
+
+
+def _copy_token_lists(rows: Sequence[Sequence[Any]]) -> list[list[int]]:
+    """Lists of token ids, copied: the program may change its own."""
+    return [[int(token) for token in row] for row in rows]
 
 
 class _OpenPass:
@@ -458,9 +465,7 @@ def step_of_output(
     completion_ids = ids_of_tensor(output["completion_ids"])
     in_loss = ids_of_tensor(output["completion_mask"]).astype(np.bool_)
     count = len(completion_ids)
-    # Several calls are several turns, or parts of the batch: which token is from which is not known by them alone.
-    whole = len(sampled) == 1 and len(sampled[0]) == count
-    sampled_ids = tuple(tuple(row) for row in sampled[0]) if whole else None
+    sampled_ids = _ids_of_only_call(sampled, count)
     placed = None
     if output.get("tool_mask") is not None:
         in_loss = in_loss & ids_of_tensor(output["tool_mask"]).astype(np.bool_)
@@ -491,6 +496,18 @@ def step_of_output(
     )
 
 
+def _ids_of_only_call(
+    sampled: Sequence[Sequence[Sequence[int]]], count: int
+) -> tuple[tuple[int, ...], ...] | None:
+    """What the only call of `generate` sampled, for so many completions; None where there were other calls.
+
+    Several calls are several turns, or parts of the batch: which token is from which is not known by them alone.
+    """
+    if len(sampled) != 1 or len(sampled[0]) != count:
+        return None
+    return tuple(tuple(row) for row in sampled[0])
+
+
 def _with_penalty_of_rloo(
     trainer: Any, step: RolloutStep, logps: Sequence[NDArray[Any]]
 ) -> RolloutStep:
@@ -516,44 +533,60 @@ def settings_of_trl_trainer(
 ) -> RolloutSettings:
     """The settings of a trainer of TRL; `sampler_stops` as `generate` had them, where it was called."""
     read = partial(_setting, trainer)
-    is_rloo = any(base.__name__ == "RLOOTrainer" for base in type(trainer).__mro__)
     tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-    generation = getattr(trainer, "generation_config", None)
-    trainer_stops = as_ids(read("eos_token_ids", read("eos_token_id", tokenizer.eos_token_id)))
-    unknown_to_loss = list(_settings_in_force(trainer, LOSS_SWITCHES))
-    if getattr(trainer, "aux_loss_enabled", False):
-        unknown_to_loss.append("router_aux_loss_coef")
-    unknown_to_advantages = list(_settings_in_force(trainer, ADVANTAGE_SWITCHES))
-    if is_rloo and read("beta", 0.0) and trainer.accelerator.num_processes > 1:
-        unknown_to_advantages.append("the KL divergence of other processes")
-    return RolloutSettings(
-        loss_type="rloo" if is_rloo else str(read("loss_type", "grpo")),
+    if sampler_stops is None:
+        generation = getattr(trainer, "generation_config", None)
+        sampler_stops = as_ids(getattr(generation, "eos_token_id", None))
+    settings = RolloutSettings(
+        loss_type=str(read("loss_type", "grpo")),
         num_generations=int(read("num_generations", 1)),
-        # RLOO has the setting normalize_advantages in its place.
-        scale_rewards="none" if is_rloo else _name_of_scale(read("scale_rewards", "group")),
-        baseline="leave-one-out" if is_rloo else "mean",
+        scale_rewards=_name_of_scale(read("scale_rewards", "group")),
+        baseline="mean",
         reward_weights=tuple(float(one) for one in read("reward_weights", None) or ()),
-        beta=0.0 if is_rloo else float(read("beta", 0.0)),
+        beta=float(read("beta", 0.0)),
         is_kl_times_ratio=bool(read("use_bias_correction_kl", False)),
         epsilon_low=float(read("epsilon_low", read("epsilon", 0.2))),
         epsilon_high=float(read("epsilon_high", None) or read("epsilon", 0.2)),
         delta=read("delta", None),
-        importance_sampling_level=str(
-            read("importance_sampling_level", "sequence" if is_rloo else "token")
-        ),
+        importance_sampling_level=str(read("importance_sampling_level", "token")),
         max_completion_length=int(read("max_completion_length", 0) or 0),
         mask_truncated_completions=bool(read("mask_truncated_completions", False)),
         steps_per_generation=int(read("steps_per_generation", 1) or 1),
         processes=int(trainer.accelerator.num_processes),
-        trainer_stops=trainer_stops,
-        sampler_stops=as_ids(getattr(generation, "eos_token_id", None))
-        if sampler_stops is None
-        else sampler_stops,
+        trainer_stops=as_ids(read("eos_token_ids", read("eos_token_id", tokenizer.eos_token_id))),
+        sampler_stops=sampler_stops,
         pad=tokenizer.pad_token_id,
         precision=precision_of(trainer),
-        unknown_to_loss=tuple(unknown_to_loss),
-        unknown_to_advantages=tuple(unknown_to_advantages),
+        unknown_to_loss=tuple(_settings_unknown_to_loss(trainer)),
+        unknown_to_advantages=tuple(_settings_in_force(trainer, ADVANTAGE_SWITCHES)),
     )
+    is_rloo = any(base.__name__ == "RLOOTrainer" for base in type(trainer).__mro__)
+    return _as_rloo_reads_them(trainer, settings) if is_rloo else settings
+
+
+def _as_rloo_reads_them(trainer: Any, settings: RolloutSettings) -> RolloutSettings:
+    """The settings of TRL's RLOOTrainer, which has other defaults, and a KL divergence in the rewards."""
+    unknown_to_advantages = settings.unknown_to_advantages
+    if settings.beta and settings.processes > 1:
+        unknown_to_advantages += ("the KL divergence of other processes",)
+    return replace(
+        settings,
+        loss_type="rloo",
+        # RLOO has the setting normalize_advantages in its place.
+        scale_rewards="none",
+        baseline="leave-one-out",
+        # The loss has no term of it: see `_with_penalty_of_rloo`.
+        beta=0.0,
+        importance_sampling_level=str(_setting(trainer, "importance_sampling_level", "sequence")),
+        unknown_to_advantages=unknown_to_advantages,
+    )
+
+
+def _settings_unknown_to_loss(trainer: Any) -> Iterator[str]:
+    """The settings that change the loss otherwise than `RolloutSettings` says."""
+    yield from _settings_in_force(trainer, LOSS_SWITCHES)
+    if getattr(trainer, "aux_loss_enabled", False):
+        yield "router_aux_loss_coef"
 
 
 def template_prompt_ids(trainer: Any, rows: list[Any]) -> tuple[tuple[int, ...], ...] | None:
@@ -570,22 +603,27 @@ def template_prompt_ids(trainer: Any, rows: list[Any]) -> tuple[tuple[int, ...],
         or not getattr(tokenizer, "chat_template", None)
     ):
         return None
-    rendered: dict[str, tuple[int, ...]] = {}
-    for prompt in prompts:
+    ids_by_prompt: dict[str, tuple[int, ...]] = {}
+    keys = [json.dumps(to_json(prompt), sort_keys=True) for prompt in prompts]
+    for key, prompt in zip(keys, prompts, strict=True):
         # Once for each prompt: it stands here once for each of its completions.
-        key = json.dumps(to_json(prompt), sort_keys=True)
-        if key not in rendered:
-            ids = tokenizer.apply_chat_template(
-                conversation=prompt,
-                tools=getattr(trainer, "tools", None) or None,
-                chat_template=getattr(trainer, "chat_template", None),
-                add_generation_prompt=True,
-                tokenize=True,
-                return_dict=True,
-                **(getattr(trainer, "chat_template_kwargs", None) or {}),
-            )["input_ids"]
-            rendered[key] = tuple(int(one) for one in ids)
-    return tuple(rendered[json.dumps(to_json(prompt), sort_keys=True)] for prompt in prompts)
+        if key not in ids_by_prompt:
+            ids_by_prompt[key] = _render_prompt(trainer, prompt)
+    return tuple(ids_by_prompt[key] for key in keys)
+
+
+def _render_prompt(trainer: Any, prompt: Any) -> tuple[int, ...]:
+    """The ids of one prompt by the chat template, as TRL renders it."""
+    ids = trainer.processing_class.apply_chat_template(
+        conversation=prompt,
+        tools=getattr(trainer, "tools", None) or None,
+        chat_template=getattr(trainer, "chat_template", None),
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=True,
+        **(getattr(trainer, "chat_template_kwargs", None) or {}),
+    )["input_ids"]
+    return tuple(int(one) for one in ids)
 
 
 def _is_chat_of_texts(prompt: Any) -> bool:

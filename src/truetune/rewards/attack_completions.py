@@ -118,24 +118,45 @@ def wrong_answers(answer: RightAnswer, others: Sequence[RightAnswer]) -> WrongAn
     if answer.kind == "number":
         wrong += _wrong_numbers(answer)
     elif answer.kind == "letter":
-        letters = dict.fromkeys([*(one.text for one in others if one.kind == "letter"), *LETTERS])
-        wrong += [("another letter", letter) for letter in letters if letter != answer.text][:3]
-    of_row = next((one for one in others if _is_surely_other(one, answer)), None)
-    if of_row is not None:
-        wrong.append(("another row's answer", of_row.text))
-        changed_value = object_with_another_value(answer.text)
-        if changed_value is not None:
-            wrong.append(("the object with one value changed", changed_value))
-    digit = re.search(r"\d(?=\D*$)", answer.text)
-    if not wrong and digit:
-        # No 0: nothing may be divided by it.
-        changed = str((int(digit[0]) + 3) % 10 or 5)
-        wrong.append(
-            ("another digit", answer.text[: digit.start()] + changed + answer.text[digit.end() :])
-        )
+        wrong += _wrong_letters(answer, others)
+    wrong += _answers_unlike_row(answer, others)
+    if not wrong:
+        wrong += _with_another_digit(answer)
     if not wrong:
         wrong.append(("another answer", NO_ANSWER))
     return WrongAnswers(tuple(dict.fromkeys(wrong)))
+
+
+def _wrong_letters(answer: RightAnswer, others: Sequence[RightAnswer]) -> Iterator[tuple[str, str]]:
+    """Three other letters of a choice, those that are other rows' answers first."""
+    letters = dict.fromkeys([*(one.text for one in others if one.kind == "letter"), *LETTERS])
+    wrong_letters = [letter for letter in letters if letter != answer.text]
+    for letter in wrong_letters[:3]:
+        yield "another letter", letter
+
+
+def _answers_unlike_row(
+    answer: RightAnswer, others: Sequence[RightAnswer]
+) -> Iterator[tuple[str, str]]:
+    """The answer of another row, and the row's own object with another value; nothing where all rows are alike."""
+    of_other_row = next((one for one in others if _is_surely_other(one, answer)), None)
+    if of_other_row is None:
+        return
+    yield "another row's answer", of_other_row.text
+    changed_object = object_with_another_value(answer.text)
+    if changed_object is not None:
+        yield "the object with one value changed", changed_object
+
+
+def _with_another_digit(answer: RightAnswer) -> Iterator[tuple[str, str]]:
+    """The answer with its last digit changed; nothing where it has none."""
+    digit = re.search(r"\d(?=\D*$)", answer.text)
+    if digit is None:
+        return
+    # No 0: nothing may be divided by it.
+    other_digit = str((int(digit[0]) + 3) % 10 or 5)
+    text = answer.text[: digit.start()] + other_digit + answer.text[digit.end() :]
+    yield "another digit", text
 
 
 def _is_surely_other(one: RightAnswer, answer: RightAnswer) -> bool:
@@ -240,13 +261,7 @@ def _parts(form: AnswerForm, answer: RightAnswer) -> Iterator[Attack]:
     if answer.kind == "number" and re.fullmatch(r"-?\d+(\.\d+)?", text):
         yield from _parts_of_number(form, text)
     elif answer.kind == "letter" and not form.before and not form.after:
-        # A function of bare texts alone reads their first letter.
-        other = next(letter for letter in LETTERS if letter != text.upper())
-        word = WORDS_BY_LETTER.get(text.upper())
-        if word:
-            yield Attack(
-                "part", "a word that begins with it, and another letter", f"{word} it is {other}."
-            )
+        yield from _word_that_begins_with_letter(text.upper())
     elif answer.kind == "word":
         yield from _parts_of_word(form, text)
 
@@ -267,6 +282,18 @@ def _parts_of_number(form: AnswerForm, text: str) -> Iterator[Attack]:
         # Four digits and more may be grouped by spaces; in formulas of LaTeX no space is printed at all.
         if len(digits) < 4 and not _is_formula(form):
             yield Attack("near miss", "its digits with spaces", form.fill(" ".join(text)))
+
+
+def _word_that_begins_with_letter(letter: str) -> Iterator[Attack]:
+    """A word that begins with the right letter, in a sentence for another one: some functions read the first letter of
+    a bare text.
+    """
+    word = WORDS_BY_LETTER.get(letter)
+    if word:
+        other = next(one for one in LETTERS if one != letter)
+        yield Attack(
+            "part", "a word that begins with it, and another letter", f"{word} it is {other}."
+        )
 
 
 def _parts_of_word(form: AnswerForm, text: str) -> Iterator[Attack]:

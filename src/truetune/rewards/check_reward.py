@@ -72,8 +72,8 @@ def check_reward(
 
 def judge_reward(trial: RewardTrial, spec: RunSpec) -> Judgement:
     """The findings of the selected rules on a reward function, and what could not be tried."""
-    judged = run_rules(trial, choose_rules(spec, RewardRule))
-    return Judgement.of([judged, Judgement(not_judged=tuple(_not_tried(trial)))])
+    judgement = run_rules(trial, choose_rules(spec, RewardRule))
+    return Judgement.of([judgement, Judgement(not_judged=tuple(_not_tried(trial)))])
 
 
 def _unread(read: ReadRows) -> tuple[NotJudged, ...]:

@@ -95,12 +95,29 @@ def compare_calls(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
         return
     trial.compared = len(completions)
     trial.seen_scores.update(first)
+    _compare_repeated_calls(trial, completions, first)
+    # Scores that change by themselves say nothing about the order, and those of another order nothing about one alone.
+    if not trial.changed:
+        _compare_other_orders(trial, completions, first)
+    if not trial.changed:
+        _compare_single_completions(trial, completions, first)
+
+
+def _compare_repeated_calls(
+    trial: TrialInProgress, completions: Sequence[RowCompletion], first: Sequence[float | None]
+) -> None:
+    """Score the completions again as they are, until a score changes."""
     for _ in range(REPEATED_CALLS):
         again = trial.scorer.score_together(completions)
         _note_changes(trial, "again", completions, first, again)
         if trial.changed:
-            # Scores that change by themselves say nothing about the order.
             return
+
+
+def _compare_other_orders(
+    trial: TrialInProgress, completions: Sequence[RowCompletion], first: Sequence[float | None]
+) -> None:
+    """Score the completions in other orders, until a score changes."""
     # Each place of a row once: a function that reads the first of a batch reads another one each time.
     for steps in range(1, COMPARED_PER_ROW):
         order = _other_order(len(completions), steps)
@@ -110,6 +127,12 @@ def compare_calls(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
             _note_changes(trial, "in another order", completions, first, back)
         if trial.changed:
             return
+
+
+def _compare_single_completions(
+    trial: TrialInProgress, completions: Sequence[RowCompletion], first: Sequence[float | None]
+) -> None:
+    """Score each completion alone; nothing is compared where one of them gets no score."""
     alone = [trial.scorer.score_together([one]) for one in completions]
     if all(alone):
         _note_changes(trial, "alone", completions, first, [one[0] for one in alone if one])

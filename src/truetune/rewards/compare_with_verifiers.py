@@ -60,12 +60,12 @@ def compare_with_verifiers(
 
 def _completions_of_known_worth(trial: TrialInProgress) -> list[ComparedCompletion]:
     """What was scored of the rows whose right answer is a number or a formula, each completion of a row once."""
-    judged: dict[tuple[int, str], ComparedCompletion] = {}
+    by_text: dict[tuple[int, str], ComparedCompletion] = {}
     for one in (*trial.right_ones, *_attacks_of_known_worth(trial)):
         answer = trial.answers[one.row]
         if one.score is not None and is_mathematics(answer):
-            judged.setdefault((one.row, one.completion), one)
-    return list(judged.values())
+            by_text.setdefault((one.row, one.completion), one)
+    return list(by_text.values())
 
 
 def _attacks_of_known_worth(trial: TrialInProgress) -> Iterator[ComparedCompletion]:
@@ -101,15 +101,13 @@ def compare_with_verifier(
     until = _now() + MAX_SECONDS
     with RewardProcess(verifier.target, ROW_SECONDS, python_only=python_only) as process:
         for _, of_row in groupby(ordered, key=lambda one: one.row):
-            part = list(of_row)
-            problem = _problem_of_start(process)
-            if not problem and _now() > until:
-                problem = f"it took longer than {MAX_SECONDS:.0f} s"
+            problem = _problem_of_start(process) or _problem_of_time(until)
             if problem:
                 break
-            scores, failure = _ask(process, part, ROW_SECONDS)
+            scores, failure = _ask(process, list(of_row), ROW_SECONDS)
             verdicts += [None if score is None else score > 0 for score in scores]
-            failures += [failure] if failure else []
+            if failure:
+                failures.append(failure)
             if len(failures) == MAX_FAILED_ROWS:
                 problem = failure
                 break
@@ -123,6 +121,11 @@ def _problem_of_start(process: RewardProcess) -> str:
     if process.process is not None:
         return ""
     return _ask(process, (), IMPORT_SECONDS)[1]
+
+
+def _problem_of_time(until: float) -> str:
+    """What to say where the time of the comparison is over, or nothing."""
+    return f"it took longer than {MAX_SECONDS:.0f} s" if _now() > until else ""
 
 
 def _ask(

@@ -69,8 +69,8 @@ def objects_with_named_keys(texts: Iterable[str], thought: str) -> Iterator[str]
 
 def _objects(prompt: str, thought: str) -> Iterator[str]:
     """The JSON objects of a prompt with the answer at one key, bare and as a text."""
-    for shown in _OBJECT.finditer(prompt):
-        pairs = [(pair["key"], pair["value"].strip()) for pair in _PAIR.finditer(shown[1])]
+    for match in _OBJECT.finditer(prompt):
+        pairs = [(pair["key"], pair["value"].strip()) for pair in _PAIR.finditer(match[1])]
         for form in _objects_of_pairs(pairs, thought):
             yield form
             if "```" in prompt:

@@ -65,7 +65,7 @@ WRITE_EVENTS = (
 )
 
 
-class _Watch:
+class _AccessWatch:
     """Notes what the process does outside of itself while the user's function scores."""
 
     def __init__(self, path: str) -> None:
@@ -80,16 +80,16 @@ class _Watch:
         """Note an event where it is one of the kinds that are reported."""
         if not self.is_on or len(self.noted) >= MAX_ACCESSES:
             return
-        found = _access_of_event(event, arguments)
-        if found is None or found in self.noted:
+        access = _access_of_event(event, arguments)
+        if access is None or access in self.noted:
             return
         self.is_on = False
         try:
             frames = list(_frames_from(sys._getframe(1)))
             if not any(_is_of_import(frame) for frame in frames):
-                self.noted.add(found)
+                self.noted.add(access)
                 line = _innermost_line(frames, self.folders)
-                kind, subject = found
+                kind, subject = access
                 note = {"kind": kind, "subject": subject[:MAX_MESSAGE], "line": line}
                 self.file.write(json.dumps(note) + "\n")
                 self.file.flush()
@@ -100,17 +100,7 @@ class _Watch:
 def _access_of_event(event: str, arguments: tuple[Any, ...]) -> tuple[str, str] | None:
     """(kind, subject) of an audit event; None for one that is not reported."""
     if event == "open":
-        path, mode, flags = (*arguments, None, None, None)[:3]
-        if not isinstance(path, str | bytes | os.PathLike):
-            return None
-        name = os.fsdecode(path)
-        writes = any(letter in str(mode or "") for letter in "wax+") or bool(
-            isinstance(flags, int) and flags & WRITE_FLAGS
-        )
-        # Packages read their own data, and every process reads the devices.
-        if name.startswith(("/dev/", "/proc/", "/sys/", sys.prefix, sys.base_prefix)):
-            return None
-        return ("writes" if writes else "reads"), name
+        return _access_of_opened_file(arguments)
     if event in NETWORK_EVENTS:
         return _network_access(event, arguments)
     if event in PROCESS_EVENTS:
@@ -118,6 +108,20 @@ def _access_of_event(event: str, arguments: tuple[Any, ...]) -> tuple[str, str] 
     if event in WRITE_EVENTS and isinstance(arguments[0], str | bytes | os.PathLike):
         return "writes", os.fsdecode(arguments[0])
     return None
+
+
+def _access_of_opened_file(arguments: tuple[Any, ...]) -> tuple[str, str] | None:
+    """The access of an event that opens a file; None for a file that is not the user's, and for one without a name."""
+    path, mode, flags = (*arguments, None, None, None)[:3]
+    if not isinstance(path, str | bytes | os.PathLike):
+        return None
+    name = os.fsdecode(path)
+    # Packages read their own data, and every process reads the devices.
+    if name.startswith(("/dev/", "/proc/", "/sys/", sys.prefix, sys.base_prefix)):
+        return None
+    has_writing_mode = any(letter in str(mode or "") for letter in "wax+")
+    has_writing_flag = isinstance(flags, int) and bool(flags & WRITE_FLAGS)
+    return ("writes" if has_writing_mode or has_writing_flag else "reads"), name
 
 
 def _network_access(event: str, arguments: tuple[Any, ...]) -> tuple[str, str] | None:
@@ -174,15 +178,8 @@ class _Function:
         self.folders = folders
         self.notes: list[str] = []
         module = self._import(source, folder)
-        value: Any = module
-        for part in name.split("."):
-            if not hasattr(value, part):
-                raise LookupError(f"{_no_such_function(module, source, part)}")
-            value = getattr(value, part)
-        if inspect.isclass(value) or not callable(value):
-            raise LookupError(f"{source}: {name} is a {type(value).__name__} and no function")
-        self.function: Callable[..., Any] = value
-        parameters = inspect.signature(value).parameters.values()
+        self.function = _function_by_name(module, source, name)
+        parameters = inspect.signature(self.function).parameters.values()
         self.takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
         self.parameters = [
             one.name for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
@@ -196,16 +193,16 @@ class _Function:
         """`s` for a function of verl that takes all completions at once; None for one that is called as TRL does"""
         self.is_of_openrlhf = "queries" in self.taken and "completions" not in self.taken
         """Does it take prompt and answer as one text, as OpenRLHF calls it?"""
-        self.unused = _unread_arguments(value)
+        self.unused = _unread_arguments(self.function)
         if self.ending_of_verl is not None:
             self._tell_arguments_of_verl_as_columns(self.ending_of_verl)
         elif self.is_of_openrlhf:
-            self.parameters = [
-                "completions" if name == "queries" else name for name in self.parameters
-            ]
-            self.notes.append(
-                "called as OpenRLHF does: with prompt and answer as one text (queries)"
-            )
+            self._tell_queries_as_completions()
+
+    def _tell_queries_as_completions(self) -> None:
+        """Give the argument of OpenRLHF for the completions the name that TRL has for it."""
+        self.parameters = ["completions" if name == "queries" else name for name in self.parameters]
+        self.notes.append("called as OpenRLHF does: with prompt and answer as one text (queries)")
 
     def _tell_arguments_of_verl_as_columns(self, ending: str) -> None:
         """Give the arguments of verl the names that rows and TRL have for them; others are left to their defaults."""
@@ -255,25 +252,27 @@ class _Function:
             return self._call_as_verl(arguments)
         if self.is_of_openrlhf:
             return self._call_as_openrlhf(arguments)
-        given = {
+        handed_over = {
             name: value
             for name, value in arguments.items()
             if self.takes_any or name in self.parameters
         }
-        return _result_awaited(self.function(**given))
+        return _result_awaited(self.function(**handed_over))
 
     def _call_as_openrlhf(self, arguments: dict[str, Any]) -> Any:
         """The scores by a function of OpenRLHF, which gives a tensor, or an object with `rewards`."""
         prompts = [_text_of_prompt(one) for one in arguments["prompts"]]
         completions = [_text_of_completion(one) for one in arguments["completions"]]
-        given = {
+        handed_over = {
             name: value for name, value in arguments.items() if self.takes_any or name in self.taken
         }
-        given.pop("completions", None)
-        given["queries"] = [a + b for a, b in zip(prompts, completions, strict=True)]
+        handed_over.pop("completions", None)
+        handed_over["queries"] = [
+            prompt + completion for prompt, completion in zip(prompts, completions, strict=True)
+        ]
         if "prompts" in self.taken or self.takes_any:
-            given["prompts"] = prompts
-        result = _result_awaited(self.function(**given))
+            handed_over["prompts"] = prompts
+        result = _result_awaited(self.function(**handed_over))
         result = result["rewards"] if isinstance(result, dict) and "rewards" in result else result
         # One column for each answer is as good as none.
         return result.flatten() if hasattr(result, "flatten") else result
@@ -282,9 +281,9 @@ class _Function:
         """The scores of completions by a function of verl, which gives a number or an object with a `score`."""
         columns = _columns_of_verl(arguments)
         if self.ending_of_verl:
-            taken = {f"{name}s": values for name, values in columns.items()}
-            given = {name: values for name, values in taken.items() if name in self.taken}
-            results = list(_result_awaited(self.function(**given)))
+            by_plural = {f"{name}s": values for name, values in columns.items()}
+            handed_over = {name: values for name, values in by_plural.items() if name in self.taken}
+            results = list(_result_awaited(self.function(**handed_over)))
         else:
             names = [name for name in columns if name in self.taken]
             results = [
@@ -292,6 +291,19 @@ class _Function:
                 for number in range(len(arguments["completions"]))
             ]
         return [result["score"] if isinstance(result, dict) else result for result in results]
+
+
+def _function_by_name(module: types.ModuleType, source: str, name: str) -> Callable[..., Any]:
+    """The function of a module, `correct` or `Rewards.correct`. Raises LookupError where there is none."""
+    value: Any = module
+    for part in name.split("."):
+        if not hasattr(value, part):
+            raise LookupError(_no_such_function(module, source, part))
+        value = getattr(value, part)
+    if inspect.isclass(value) or not callable(value):
+        raise LookupError(f"{source}: {name} is a {type(value).__name__} and no function")
+    function: Callable[..., Any] = value
+    return function
 
 
 def _columns_of_verl(arguments: dict[str, Any]) -> dict[str, list[Any]]:
@@ -315,6 +327,11 @@ def _result_awaited(result: Any) -> Any:
     import asyncio
 
     return asyncio.run(_awaited(result))
+
+
+async def _awaited(value: Any) -> Any:
+    """The result of an asynchronous function."""
+    return await value
 
 
 def _text_of_completion(completion: Any) -> str:
@@ -350,11 +367,6 @@ def _unread_arguments(function: Any) -> list[str]:
         further = code.co_varnames[len(names) + takes_positional]
         unread += [] if further in read else ["**"]
     return unread
-
-
-async def _awaited(value: Any) -> Any:
-    """The result of an asynchronous function."""
-    return await value
 
 
 def _no_such_function(module: types.ModuleType, source: str, name: str) -> str:
@@ -401,35 +413,49 @@ def _is_definition(statement: ast.stmt) -> bool:
 
 def _texts_named_by(function: Any) -> list[str]:
     """The strings in the code of a function, of what it calls in the user's module, and of the constants they name."""
-    texts: dict[str, None] = {}
-    seen: set[int] = set()
+    named = _NamedTexts()
+    named.add(_innermost_function(function), 0)
+    return list(named.texts)
 
-    def add(value: Any, depth: int) -> None:
-        if len(texts) >= MAX_NAMED_TEXTS or depth > MAX_DEPTH or id(value) in seen:
+
+class _NamedTexts:
+    """Collects the strings within values: those of containers, patterns, code and functions."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, None] = {}
+        """In the order in which they were met"""
+        self._visited: set[int] = set()
+
+    def add(self, value: Any, depth: int) -> None:
+        """Add the strings of a value, which was reached over so many functions."""
+        is_full = len(self.texts) >= MAX_NAMED_TEXTS
+        if is_full or depth > MAX_DEPTH or id(value) in self._visited:
             return
         if isinstance(value, str):
-            texts.setdefault(value[:MAX_TEXT_CHARACTERS])
+            self.texts.setdefault(value[:MAX_TEXT_CHARACTERS])
             return
-        seen.add(id(value))
-        if isinstance(value, re.Pattern):
-            add(value.pattern, depth)
-        elif isinstance(value, list | tuple | set | frozenset):
-            for item in list(value)[:MAX_NAMED_TEXTS]:
-                add(item, depth)
-        elif isinstance(value, dict):
-            for item in (*value, *value.values()):
-                add(item, depth)
-        elif isinstance(value, types.CodeType):
-            add(value.co_consts, depth)
-        elif inspect.isfunction(value):
-            add(value.__code__, depth)
-            add([cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)], depth)
-            names = [*value.__code__.co_names, *_names_of_inner_code(value.__code__)]
-            for name in names:
-                add(value.__globals__.get(name), depth + 1)
+        self._visited.add(id(value))
+        for part in _values_within(value):
+            self.add(part, depth)
+        if inspect.isfunction(value):
+            for name in (*value.__code__.co_names, *_names_of_inner_code(value.__code__)):
+                self.add(value.__globals__.get(name), depth + 1)
 
-    add(_innermost_function(function), 0)
-    return list(texts)
+
+def _values_within(value: Any) -> Sequence[Any]:
+    """The values that a value is made of: of a function its code and the values of its closure."""
+    if isinstance(value, re.Pattern):
+        return (value.pattern,)
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)[:MAX_NAMED_TEXTS]
+    if isinstance(value, dict):
+        return (*value, *value.values())
+    if isinstance(value, types.CodeType):
+        return value.co_consts[:MAX_NAMED_TEXTS]
+    if inspect.isfunction(value):
+        cells = [cell for cell in value.__closure__ or () if _is_filled(cell)]
+        return (value.__code__, *(cell.cell_contents for cell in cells))
+    return ()
 
 
 def _makes_reward_functions(function: Any) -> bool:
@@ -498,7 +524,7 @@ def _scores_of_result(result: Any, count: int) -> tuple[list[float | str | None]
     return scores, ""
 
 
-class _Swallowed:
+class _SwallowedErrors:
     """Notes exceptions that pass the user's own lines, by the tracing of Python, which makes a call slow."""
 
     def __init__(self, folders: Sequence[str]) -> None:
@@ -548,7 +574,7 @@ class _Worker:
     """Answers requests until the pipe closes."""
 
     def __init__(self, work: str) -> None:
-        self.watch = _Watch(os.path.join(work, "accesses.jsonl"))
+        self.watch = _AccessWatch(os.path.join(work, "accesses.jsonl"))
         self.hang_file = open(os.path.join(work, "hang"), "w", encoding="utf-8")  # noqa: SIM115 - as above
         self.function: _Function | None = None
 
@@ -596,7 +622,7 @@ class _Worker:
             "log_extra": lambda *_: None,
             "log_metric": lambda *_: None,
         }
-        swallowed = _Swallowed(self.watch.folders)
+        swallowed = _SwallowedErrors(self.watch.folders)
         if request["traced"]:
             sys.settrace(swallowed.trace)
         self.watch.is_on = True

@@ -16,7 +16,12 @@ from typing import Any
 from truetune.data.find_data_files import find_data_files_of_paths, open_raw
 from truetune.data.read_file_records import read_records
 from truetune.errors import DataError, UsageError, format_name_list
-from truetune.generation.final_answers import AnswerKind, answer_marks, find_final_answer
+from truetune.generation.final_answers import (
+    AnswerKind,
+    FinalAnswer,
+    answer_marks,
+    find_final_answer,
+)
 from truetune.generation.split_words import split_words
 from truetune.parsing.input_limits import REPLY
 from truetune.parsing.parse_json_within_limits import parse_json
@@ -203,32 +208,36 @@ def with_labels(rows: Sequence[RewardRow], asked: str | None) -> list[RewardRow]
 
 
 def choose_reference_column(
-    function: LoadedFunction, rows: Sequence[RewardRow], asked: str | None
+    function: LoadedFunction, rows: Sequence[RewardRow], reference_named_by_user: str | None
 ) -> ColumnChoice:
     """The column with the right answers.
 
     Args:
         function: what it takes tells which columns it reads.
         rows: that have the columns.
-        asked: the column that the user names.
+        reference_named_by_user: the column that the user names.
 
     Raises:
         MissingColumn: that column is missing, or the function needs one that the rows don't have.
     """
     columns = list(dict.fromkeys(name for row in rows for name in row.columns))
-    _refuse_missing_columns(function, columns, asked)
+    _refuse_missing_columns(function, columns, reference_named_by_user)
     taken = [name for name in columns if name in function.parameters]
-    # A function of **kwargs names its columns in its code: kwargs["answer"].
-    named = [name for name in columns if function.takes_any and name in function.texts]
-    reference = asked or _find_reference_column(taken, named, rows)
-    read = [name for name in dict.fromkeys([*taken, *named]) if name not in function.unused]
-    others = tuple(name for name in read if name != reference)
+    named_in_code = _columns_named_in_code(function, columns)
+    reference = reference_named_by_user or _find_reference_column(taken, named_in_code, rows)
+    not_read = {*function.unused, reference}
+    others = tuple(name for name in dict.fromkeys([*taken, *named_in_code]) if name not in not_read)
     if reference:
         return ColumnChoice(reference, others)
     if not taken:
         return ColumnChoice("", ())
     problem = f"the function takes {format_name_list(taken)}, and which of them holds the right answer is not known"
     return ColumnChoice("", others, problem)
+
+
+def _columns_named_in_code(function: LoadedFunction, columns: Sequence[str]) -> list[str]:
+    """The columns that a function of `**kwargs` names in its code: `kwargs["answer"]`."""
+    return [name for name in columns if name in function.texts] if function.takes_any else []
 
 
 def _refuse_missing_columns(
@@ -300,22 +309,28 @@ def right_answer_of(value: Any) -> RightAnswer | None:
     reference = _text_of_reference(value)
     if not reference:
         return None
-    final = find_final_answer(reference)
-    boxed = _boxed_content(reference)
-    if final is not None and final.text.strip() == reference:
-        text = reference
-    elif final is not None and final.kind != "json" and _is_marked(reference):
-        text = final.text.strip()
-    else:
-        # A short text that holds a number or a letter is not that number: `\sqrt{2}`, `3 apples`, `(B)`.
-        final = None
-        text = boxed or reference
+    final = _final_answer_of_reference(reference)
+    text = (_boxed_content(reference) or reference) if final is None else final.text
     text = text.strip()
     if len(text) > 2 and text[0] == text[-1] == "$" and "$" not in text[1:-1]:
         text = text[1:-1].strip()
-        final = find_final_answer(text) if text.lstrip("-").replace(".", "", 1).isdigit() else None
-    kind = None if final is None else final.kind
-    return RightAnswer(reference, text, kind, _comparable_value(text, final.value if final else ""))
+        is_number = text.lstrip("-").replace(".", "", 1).isdigit()
+        final = find_final_answer(text) if is_number else None
+    if final is None:
+        return RightAnswer(reference, text, None, _comparable_value(text, ""))
+    return RightAnswer(reference, text, final.kind, _comparable_value(text, final.value))
+
+
+def _final_answer_of_reference(reference: str) -> FinalAnswer | None:
+    """The final answer that a reference is, or that it marks as its own.
+
+    A short text that holds a number or a letter is not that number: `\\sqrt{2}`, `3 apples`, `(B)`.
+    """
+    final = find_final_answer(reference)
+    if final is None:
+        return None
+    is_whole = final.text.strip() == reference
+    return final if is_whole or (final.kind != "json" and _is_marked(reference)) else None
 
 
 def _is_marked(reference: str) -> bool:

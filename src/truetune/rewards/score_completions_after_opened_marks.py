@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from truetune.generation.reward_trial import SpellingScores, is_above
+from truetune.generation.reward_trial import is_above
 from truetune.rewards.answer_forms import THOUGHT, AnswerForm
+from truetune.rewards.outcomes_of_spellings import SpellingOutcome, sum_up_outcomes
 from truetune.rewards.rows_for_rewards import RewardRow
 from truetune.rewards.score_completions import RowCompletion
 from truetune.rewards.trial_in_progress import STAND_IN_ANSWER, TrialInProgress
@@ -50,17 +51,13 @@ def try_completions_after_opened_mark(trial: TrialInProgress, forms: Sequence[An
             for text in (pair.with_mark, pair.as_written, pair.without_form)
         ]
     )
-    outcomes: list[tuple[_Pair, bool]] = []
+    outcomes: list[SpellingOutcome] = []
     for place, pair in enumerate(pairs):
         with_mark, as_written, without = scores[3 * place : 3 * place + 3]
         if is_above(with_mark, without):
-            outcomes.append((pair, is_above(as_written, without)))
-    if outcomes:
-        pair, _ = min(outcomes, key=lambda outcome: outcome[1])
-        paid = sum(is_paid for _, is_paid in outcomes)
-        trial.after_opened_mark = SpellingScores(
-            mark, pair.row.number, pair.as_written, len(outcomes), paid
-        )
+            is_paid = is_above(as_written, without)
+            outcomes.append(SpellingOutcome(pair.row.number, pair.as_written, is_paid))
+    trial.after_opened_mark = sum_up_outcomes(mark, outcomes)
 
 
 def mark_that_prompts_end_with(rows: Sequence[RewardRow]) -> str | None:

@@ -8,17 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from truetune.generation.reward_trial import (
-    BEFORE_A_COMMA,
-    SpellingScores,
-    TriedCompletion,
-    is_above,
-)
+from truetune.generation.reward_trial import BEFORE_A_COMMA, TriedCompletion, is_above
 from truetune.generation.verifier_comparison import ComparedCompletion
 from truetune.rewards.answer_forms import (
     AnswerForm,
     answer_after_other_numbers,
     other_spellings,
+)
+from truetune.rewards.outcomes_of_spellings import (
+    SpellingOutcome,
+    is_nearer_to_right,
+    sum_up_outcomes,
 )
 from truetune.rewards.rows_for_rewards import RewardRow
 from truetune.rewards.score_completions import RowCompletion
@@ -42,11 +42,8 @@ PROSE = "The answer is X."
 def try_spellings(trial: TrialInProgress) -> None:
     """Score other spellings of the answers in the form that is paid best, beside the usual ones."""
     form = trial.paid_forms[0]
-    unpaid = {one.row for one in trial.unpaid}
-    results: dict[str, list[tuple[RewardRow, str, bool]]] = {}
-    for row in trial.answered_rows:
-        if row.number in unpaid:
-            continue
+    outcomes_by_name: dict[str, list[SpellingOutcome]] = {}
+    for row in _rows_with_paid_answers(trial):
         answer = trial.answers[row.number]
         spellings = [(name, form.fill(text)) for name, text in other_spellings(answer)]
         if not spellings:
@@ -55,18 +52,24 @@ def try_spellings(trial: TrialInProgress) -> None:
         texts = [form.fill(answer.text), wrong, *(text for _, text in spellings)]
         right, of_wrong, *scores = trial.score([RowCompletion(row, text) for text in texts])
         for (name, text), score in zip(spellings, scores, strict=True):
-            is_paid = _is_nearer_to_right(score, right, of_wrong)
-            results.setdefault(name, []).append((row, text, is_paid))
+            is_paid = is_nearer_to_right(score, right, of_wrong)
+            outcome = SpellingOutcome(row.number, text, is_paid)
+            outcomes_by_name.setdefault(name, []).append(outcome)
             trial.right_ones.append(
                 ComparedCompletion(
                     "spelling", name.strip(), row.number, answer.text, text, score, is_paid
                 )
             )
-    for name, outcomes in results.items():
-        # The example is one that is refused, where there is one.
-        row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
-        paid = sum(is_paid for _, _, is_paid in outcomes)
-        trial.spellings.append(SpellingScores(name, row.number, text, len(outcomes), paid))
+    for name, outcomes in outcomes_by_name.items():
+        scores_of_spelling = sum_up_outcomes(name, outcomes)
+        if scores_of_spelling is not None:
+            trial.spellings.append(scores_of_spelling)
+
+
+def _rows_with_paid_answers(trial: TrialInProgress) -> list[RewardRow]:
+    """The rows whose right answer is paid in the best form."""
+    unpaid = {one.row for one in trial.unpaid}
+    return [row for row in trial.answered_rows if row.number not in unpaid]
 
 
 def try_parts_of_numbers(trial: TrialInProgress) -> None:
@@ -76,7 +79,7 @@ def try_parts_of_numbers(trial: TrialInProgress) -> None:
     if not _may_commas_be_misread(trial):
         return
     form = trial.paid_forms[0]
-    outcomes: list[tuple[RewardRow, str, bool]] = []
+    outcomes: list[SpellingOutcome] = []
     for row in trial.answered_rows:
         answer = trial.answers[row.number]
         if not any(name == WITH_COMMAS for name, _ in other_spellings(answer)):
@@ -84,15 +87,11 @@ def try_parts_of_numbers(trial: TrialInProgress) -> None:
         texts = [answer.text, trial.wrong_of(row).first, f"7,{answer.text}", f"{answer.text},000"]
         right, wrong, *parts = trial.score([RowCompletion(row, form.fill(text)) for text in texts])
         for text, score in zip(texts[2:], parts, strict=True):
-            outcomes.append((row, form.fill(text), _is_nearer_to_right(score, right, wrong)))
+            is_paid = is_nearer_to_right(score, right, wrong)
+            outcomes.append(SpellingOutcome(row.number, form.fill(text), is_paid))
         if len(outcomes) == 2 * MAX_ROWS_OF_PARTS:
             break
-    if outcomes:
-        row, text, _ = max(outcomes, key=lambda outcome: outcome[2])
-        paid = sum(is_paid for _, _, is_paid in outcomes)
-        trial.numbers_read_in_part = SpellingScores(
-            WITH_COMMAS, row.number, text, len(outcomes), paid
-        )
+    trial.numbers_read_in_part = sum_up_outcomes(WITH_COMMAS, outcomes, is_example_paid=True)
 
 
 def _may_commas_be_misread(trial: TrialInProgress) -> bool:
@@ -113,7 +112,7 @@ def try_answers_after_others(trial: TrialInProgress) -> None:
     """Score right answers in prose with other numbers before them, where prose without such is paid."""
     if not any(form.name == PROSE and form.paid == form.rows for form in trial.forms):
         return
-    outcomes: list[tuple[RewardRow, str, bool]] = []
+    outcomes: list[SpellingOutcome] = []
     for row in trial.answered_rows:
         answer = trial.answers[row.number]
         text = answer_after_other_numbers(answer)
@@ -121,14 +120,13 @@ def try_answers_after_others(trial: TrialInProgress) -> None:
             continue
         plain = PROSE.replace("X", answer.text)
         wrong = PROSE.replace("X", trial.wrong_of(row).first)
-        scored = trial.score([RowCompletion(row, one) for one in (plain, wrong, text)])
-        right, of_wrong, after = scored
+        right, of_wrong, after = trial.score(
+            [RowCompletion(row, one) for one in (plain, wrong, text)]
+        )
         if is_above(right, of_wrong):
-            outcomes.append((row, text, _is_nearer_to_right(after, right, of_wrong)))
-    if outcomes:
-        row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
-        paid = sum(is_paid for _, _, is_paid in outcomes)
-        trial.after_others = SpellingScores(PROSE, row.number, text, len(outcomes), paid)
+            is_paid = is_nearer_to_right(after, right, of_wrong)
+            outcomes.append(SpellingOutcome(row.number, text, is_paid))
+    trial.after_others = sum_up_outcomes(PROSE, outcomes)
 
 
 def try_answers_before_a_comma(trial: TrialInProgress) -> None:
@@ -139,7 +137,7 @@ def try_answers_before_a_comma(trial: TrialInProgress) -> None:
     others = trial.after_others
     if others is None or others.paid < others.rows:
         return
-    outcomes: list[tuple[RewardRow, str, bool]] = []
+    outcomes: list[SpellingOutcome] = []
     for row in trial.answered_rows:
         answer = trial.answers[row.number]
         if answer.kind != "number":
@@ -151,13 +149,11 @@ def try_answers_before_a_comma(trial: TrialInProgress) -> None:
             [RowCompletion(row, one) for one in (plain, wrong, text)]
         )
         if is_above(right, of_wrong):
-            outcomes.append((row, text, _is_nearer_to_right(with_comma, right, of_wrong)))
-    if outcomes:
-        row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
-        paid = sum(is_paid for _, _, is_paid in outcomes)
-        trial.spellings.append(
-            SpellingScores(BEFORE_A_COMMA, row.number, text, len(outcomes), paid)
-        )
+            is_paid = is_nearer_to_right(with_comma, right, of_wrong)
+            outcomes.append(SpellingOutcome(row.number, text, is_paid))
+    scores_of_spelling = sum_up_outcomes(BEFORE_A_COMMA, outcomes)
+    if scores_of_spelling is not None:
+        trial.spellings.append(scores_of_spelling)
 
 
 def try_answers_after_wrong_ones(trial: TrialInProgress) -> None:
@@ -168,31 +164,20 @@ def try_answers_after_wrong_ones(trial: TrialInProgress) -> None:
     form = next((one for one in marked_first if _is_form_of_any(one, taken_back)), None)
     if form is None:
         return
-    unpaid = {one.row for one in trial.unpaid}
-    outcomes: list[tuple[RewardRow, str, bool]] = []
-    for row in trial.answered_rows:
-        if row.number in unpaid:
-            continue
+    outcomes: list[SpellingOutcome] = []
+    for row in _rows_with_paid_answers(trial):
         right_text = form.fill(trial.answers[row.number].text)
         wrong_text = form.fill(trial.wrong_of(row).first)
         text = f"{wrong_text}\n\nNo, that is wrong.\n\n{right_text}"
-        scored = trial.score([RowCompletion(row, one) for one in (right_text, wrong_text, text)])
-        right, of_wrong, after = scored
-        outcomes.append((row, text, _is_nearer_to_right(after, right, of_wrong)))
-    if outcomes:
-        row, text, _ = min(outcomes, key=lambda outcome: outcome[2])
-        paid = sum(is_paid for _, _, is_paid in outcomes)
-        trial.after_wrong_ones = SpellingScores(form.name, row.number, text, len(outcomes), paid)
+        right, of_wrong, after = trial.score(
+            [RowCompletion(row, one) for one in (right_text, wrong_text, text)]
+        )
+        is_paid = is_nearer_to_right(after, right, of_wrong)
+        outcomes.append(SpellingOutcome(row.number, text, is_paid))
+    trial.after_wrong_ones = sum_up_outcomes(form.name, outcomes)
 
 
 def _is_form_of_any(form: AnswerForm, tried_completions: Iterable[TriedCompletion]) -> bool:
     """Do some completions begin as a form does, and end as it does?"""
     texts = [one.completion for one in tried_completions]
     return any(text.startswith(form.before) and text.endswith(form.after) for text in texts)
-
-
-def _is_nearer_to_right(score: float | None, right: float | None, wrong: float | None) -> bool:
-    """Is a spelling scored more like the right answer than like a wrong one? Some functions pay it a little less."""
-    if score is None or right is None:
-        return False
-    return score > (right + (right - 1 if wrong is None else wrong)) / 2

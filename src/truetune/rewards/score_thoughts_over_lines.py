@@ -12,8 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from truetune.generation.reward_trial import SpellingScores, is_above
+from truetune.generation.reward_trial import is_above
 from truetune.rewards.answer_forms import THOUGHT, AnswerForm
+from truetune.rewards.outcomes_of_spellings import (
+    SpellingOutcome,
+    is_nearer_to_right,
+    sum_up_outcomes,
+)
 from truetune.rewards.rows_for_rewards import RewardRow
 from truetune.rewards.score_completions import RowCompletion
 from truetune.rewards.trial_in_progress import STAND_IN_ANSWER, TrialInProgress
@@ -45,17 +50,17 @@ def try_thoughts_over_lines(trial: TrialInProgress, forms: Sequence[AnswerForm])
         for text in (pair.on_one_line, pair.over_two_lines, pair.without_form)
     ]
     scores = trial.score(texts)
-    outcomes: list[tuple[_Pair, bool]] = []
+    outcomes: list[tuple[str, SpellingOutcome]] = []
     for place, pair in enumerate(pairs):
         on_one, over_two, without = scores[3 * place : 3 * place + 3]
         if is_above(on_one, without):
-            outcomes.append((pair, _is_nearer_to_first(over_two, on_one, without)))
+            is_paid = is_nearer_to_right(over_two, on_one, without)
+            outcome = SpellingOutcome(pair.row.number, pair.over_two_lines, is_paid)
+            outcomes.append((pair.form.name, outcome))
     if outcomes:
-        pair, _ = min(outcomes, key=lambda outcome: outcome[1])
-        paid = sum(is_paid for _, is_paid in outcomes)
-        trial.thoughts_over_lines = SpellingScores(
-            pair.form.name, pair.row.number, pair.over_two_lines, len(outcomes), paid
-        )
+        # The form is that of the example, which is one that is refused where there is one.
+        name, _ = min(outcomes, key=lambda named: named[1].is_paid)
+        trial.thoughts_over_lines = sum_up_outcomes(name, [outcome for _, outcome in outcomes])
 
 
 def _pairs_of_trial(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> Iterable[_Pair]:
@@ -77,35 +82,31 @@ def _forms_with_thoughts(
     trial: TrialInProgress, forms: Sequence[AnswerForm]
 ) -> Sequence[AnswerForm]:
     """The forms of the trial that are paid and have thoughts, and the best one behind a line of thoughts."""
-    scores = {one.name: one for one in trial.forms}
-    lowest = min((one.right for one in trial.forms if one.right is not None), default=None)
-    paid = [
-        form
-        for form in forms
-        if form.name in scores
-        and (
-            scores[form.name].paid > 0
-            if trial.answers
-            else is_above(scores[form.name].right, lowest)
-        )
-    ]
+    right_scores = _right_scores_of_paid_forms(trial)
+    paid = [form for form in forms if form.name in right_scores]
+    paid.sort(key=lambda form: -right_scores[form.name])
     best = [
         AnswerForm(f"... {form.name}", f"{THOUGHT} {form.before}", form.after)
         for form in trial.paid_forms[:1]
         if THOUGHT not in form.before
     ]
-    paid.sort(key=lambda form: -(scores[form.name].right or 0.0))
     return [form for form in [*best, *paid] if THOUGHT in form.before][:MAX_FORMS]
+
+
+def _right_scores_of_paid_forms(trial: TrialInProgress) -> dict[str, float]:
+    """What the right answer gets in each form that is paid, by the form's name; 0 where that is not known.
+
+    Without right answers a form is paid where it gets more than the worst one.
+    """
+    lowest = min((one.right for one in trial.forms if one.right is not None), default=None)
+    return {
+        one.name: one.right or 0.0
+        for one in trial.forms
+        if (one.paid > 0 if trial.answers else is_above(one.right, lowest))
+    }
 
 
 def _with_second_thought(form: AnswerForm, between: str) -> AnswerForm:
     """The form with one thought more in it, behind a space or a line end."""
     thoughts = f"{THOUGHT}{between}{SECOND_THOUGHT}"
     return AnswerForm(form.name, form.before.replace(THOUGHT, thoughts, 1), form.after)
-
-
-def _is_nearer_to_first(score: float | None, first: float | None, without: float | None) -> bool:
-    """Is a completion scored more like the first one than like one without what is paid?"""
-    if score is None or first is None:
-        return False
-    return score > (first + (first - 1 if without is None else without)) / 2

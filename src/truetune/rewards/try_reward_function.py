@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from truetune.errors import UsageError, format_name_list
 from truetune.generation.reward_trial import (
@@ -43,6 +43,7 @@ from truetune.rewards.attack_completions import (
     ODD_TEXTS,
     REPEATS,
     SENTENCES,
+    Attack,
     attacks_on_answer,
     long_texts,
 )
@@ -90,6 +91,10 @@ PARSE_ERRORS = (
     "ScannerError", "ParserError", "ValidationError",
 )  # fmt: skip
 """Names of what such parsers raise: of json, xml, ast, tomllib, yaml, pydantic"""
+MARKS_FOR_MACHINES = ("\\boxed", "<", "####")
+"""In front of answers in forms that only programs read"""
+USUAL_MARKS = ("\\boxed", "<answer>")
+"""Those that most functions search: a form with one is attacked beside a best form of prose that is paid as much"""
 TEXT_KINDS = ("empty", "prompt", "repeated")
 """Completions that no function should pay, whatever the right answer is"""
 MANY_WORDS = " ".join(f"word{number}" for number in range(20_000))
@@ -120,11 +125,11 @@ def try_reward_function(
         loaded = process.load()
         if not {"completions", "completion_ids"} & set(loaded.parameters) and not loaded.takes_any:
             raise UsageError(_message_for_no_completions(target, loaded))
-        asked = options.reference
+        reference = options.reference
         if loaded.is_of_openrlhf:
-            rows = with_labels(rows, asked)
-            asked = "labels" if any("labels" in row.columns for row in rows) else asked
-        choice = choose_reference_column(loaded, rows, asked)
+            rows = with_labels(rows, reference)
+            reference = "labels" if any("labels" in row.columns for row in rows) else reference
+        choice = choose_reference_column(loaded, rows, reference)
         columns = list(dict.fromkeys(name for row in rows for name in row.columns))
         is_of_texts = loaded.is_of_verl or loaded.is_of_openrlhf
         form = "text" if is_of_texts else _form_of_completions(rows, options)
@@ -159,21 +164,29 @@ def _answers_of_rows(
 ) -> dict[int, RightAnswer]:
     """The right answer of each row that has one."""
     if options.golden is not None:
-        golden = {row.number: row.columns.get(options.golden) for row in rows}
-        if not any(isinstance(text, str) and text.strip() for text in golden.values()):
-            raise UsageError(f"--golden {options.golden}: no row has a text in this column")
-        return {
-            number: RightAnswer(text, text, None, text)
-            for number, text in golden.items()
-            if isinstance(text, str) and text.strip()
-        }
+        return _golden_completions_of_rows(rows, options.golden)
     if not choice.reference:
         return {}
-    found = {row.number: right_answer_of(row.columns.get(choice.reference)) for row in rows}
-    answers = {number: answer for number, answer in found.items() if answer is not None}
+    answers: dict[int, RightAnswer] = {}
+    for row in rows:
+        answer = right_answer_of(row.columns.get(choice.reference))
+        if answer is not None:
+            answers[row.number] = answer
     if not answers and options.reference is not None:
         raise UsageError(f"--reference {choice.reference}: no row has a text or number in it")
     return answers
+
+
+def _golden_completions_of_rows(rows: Sequence[RewardRow], column: str) -> dict[int, RightAnswer]:
+    """The whole completion that is to be paid, of each row that has one. Raises UsageError where none has."""
+    golden: dict[int, RightAnswer] = {}
+    for row in rows:
+        text = row.columns.get(column)
+        if isinstance(text, str) and text.strip():
+            golden[row.number] = RightAnswer(text, text, None, text)
+    if not golden:
+        raise UsageError(f"--golden {column}: no row has a text in this column")
+    return golden
 
 
 def _form_of_completions(
@@ -190,12 +203,12 @@ def _choose_form_of_completions(trial: TrialInProgress, options: TrialOptions) -
     scorer, row = trial.scorer, trial.rows[0]
     answer = trial.answers.get(row.number)
     text = answer.text if answer is not None else STAND_IN_ANSWER
-    tried = [RowCompletion(row, f"The answer is {text}.")]
-    if options.completions_as != "auto" or scorer.score_together(tried) is not None:
+    completions = [RowCompletion(row, f"The answer is {text}.")]
+    if options.completions_as != "auto" or scorer.score_together(completions) is not None:
         return
     first = scorer.completions_as
     scorer.completions_as = "messages" if first == "text" else "text"
-    if scorer.score_together(tried) is None:
+    if scorer.score_together(completions) is None:
         scorer.completions_as = first
         return
     if first == "messages" or any("prompt" in row.columns for row in trial.rows):
@@ -267,38 +280,51 @@ def _try_forms_until_paid(
 def _try_forms(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
     """Fill each form with the right and a wrong answer of the first rows, and choose the form that is paid best."""
     rows = trial.answered_rows[:FORM_ROWS]
-    rights: dict[str, list[float | None]] = {form.name: [] for form in forms}
-    wrongs: dict[str, list[float | None]] = {form.name: [] for form in forms}
-    others: dict[str, list[float | None]] = {form.name: [] for form in forms}
+    scores_by_form = {form.name: _RowScores([], [], []) for form in forms}
     for row in rows:
         answers = (trial.answers[row.number].text, trial.wrong_of(row).first, NO_ANSWER)
         completions = [form.fill(text) for form in forms for text in answers]
         scores = trial.score([RowCompletion(row, text) for text in completions])
         for place, form in enumerate(forms):
             right, wrong, no_answer = scores[3 * place : 3 * place + 3]
-            rights[form.name].append(right)
-            wrongs[form.name].append(_lower(wrong, no_answer))
-            others[form.name].append(wrong)
+            of_form = scores_by_form[form.name]
+            of_form.right.append(right)
+            of_form.wrong.append(wrong)
+            of_form.lowest_wrong.append(_lower(wrong, no_answer))
     first = trial.answers[rows[0].number].text
     for form in forms:
-        right_scores, wrong_scores = rights[form.name], wrongs[form.name]
-        pairs = list(zip(right_scores, wrong_scores, strict=True))
-        trial.forms.append(
-            FormScores(
-                form.name,
-                form.fill(first),
-                len(rows),
-                sum(is_above(right, wrong) for right, wrong in pairs),
-                _mean(right_scores),
-                _mean(wrong_scores),
-                _mean(others[form.name]),
-                sum(right is None for right in right_scores),
-            )
-        )
+        of_form = scores_by_form[form.name]
+        trial.forms.append(_sum_up_form(form, form.fill(first), of_form))
         if trial.forms[-1].paid:
-            for row, (right, wrong) in zip(rows, pairs, strict=True):
+            for row, right, wrong in zip(rows, of_form.right, of_form.lowest_wrong, strict=True):
                 _note_right_one(trial, row, form, right, wrong)
     trial.paid_forms = _choose_paid_forms(trial.forms[-len(forms) :], forms)
+
+
+class _RowScores(NamedTuple):
+    """What is scored in one form, a score for each row."""
+
+    right: list[float | None]
+    """Of the right answer"""
+    wrong: list[float | None]
+    """Of a wrong answer"""
+    lowest_wrong: list[float | None]
+    """Of a wrong answer, or of a text that is no answer, where that gets less"""
+
+
+def _sum_up_form(form: AnswerForm, example: str, scores: _RowScores) -> FormScores:
+    """The scores of all rows in one form."""
+    pairs = zip(scores.right, scores.lowest_wrong, strict=True)
+    return FormScores(
+        form.name,
+        example,
+        len(scores.right),
+        sum(is_above(right, wrong) for right, wrong in pairs),
+        _mean(scores.right),
+        _mean(scores.lowest_wrong),
+        _mean(scores.wrong),
+        sum(right is None for right in scores.right),
+    )
 
 
 def _note_right_one(
@@ -329,16 +355,16 @@ def _choose_paid_forms(
         return scores[place].paid, scores[place].right or 0.0
 
     best = max(paid, key=value)
-    chosen = [forms[best]]
-    if not any(mark in forms[best].before for mark in ("\\boxed", "<", "####")):
-        marked = [
-            place
-            for place in paid
-            if any(mark in forms[place].before for mark in ("\\boxed", "<answer>"))
-        ]
-        equal = [place for place in marked if is_at_least(scores[place].right, scores[best].right)]
-        chosen += [forms[place] for place in equal[:1]]
-    return chosen
+    if _holds_any(forms[best].before, MARKS_FOR_MACHINES):
+        return [forms[best]]
+    marked = [place for place in paid if _holds_any(forms[place].before, USUAL_MARKS)]
+    equal = [place for place in marked if is_at_least(scores[place].right, scores[best].right)]
+    return [forms[best], *(forms[place] for place in equal[:1])]
+
+
+def _holds_any(text: str, marks: Iterable[str]) -> bool:
+    """Is one of these marks in a text?"""
+    return any(mark in text for mark in marks)
 
 
 def _try_forms_without_answers(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
@@ -378,39 +404,44 @@ def _try_forms_without_answers(trial: TrialInProgress, forms: Sequence[AnswerFor
 
 def _attack_row(trial: TrialInProgress, row: RewardRow) -> None:
     """Score what should score low beside the right answer of a row, in one call for each paid form."""
-    answer, wrong = trial.answers[row.number], trial.wrong_of(row)
     for place, form in enumerate(trial.paid_forms):
-        right_text, wrong_text = form.fill(answer.text), form.fill(wrong.first)
-        attacks = list(attacks_on_answer(form, answer, wrong, row.prompt))
-        if not trial.reads_columns:
-            # A function of the text alone can't know which answer is right.
-            attacks = [attack for attack in attacks if attack.kind in TEXT_KINDS]
-        texts = [right_text, wrong_text, form.fill(NO_ANSWER)]
-        texts += [attack.completion for attack in attacks]
-        scores = trial.score([RowCompletion(row, text) for text in texts])
-        right, of_wrong = scores[0], _lower(scores[1], scores[2])
-        if place == 0:
-            trial.right_rows += 1
-            trial.skipped += right is None
-            _note_right_one(trial, row, form, right, of_wrong)
-        if not is_above(right, of_wrong):
-            if place == 0:
-                empty = _highest(
-                    score
-                    for attack, score in zip(attacks, scores[3:], strict=True)
-                    if attack.kind == "empty"
-                )
-                trial.unpaid.append(
-                    UnpaidReference(
-                        row.number, answer.reference, right_text, right, of_wrong, empty
-                    )
-                )
-            # A row whose right answer is not paid says nothing about what else is.
+        _attack_row_in_form(trial, row, form, is_best_form=place == 0)
+
+
+def _attack_row_in_form(
+    trial: TrialInProgress, row: RewardRow, form: AnswerForm, *, is_best_form: bool
+) -> None:
+    """Score the right answer of a row, wrong ones and all attacks in one form, and note what they get."""
+    answer, wrong = trial.answers[row.number], trial.wrong_of(row)
+    attacks = list(attacks_on_answer(form, answer, wrong, row.prompt))
+    if not trial.reads_columns:
+        attacks = _attacks_on_text_alone(attacks)
+    right_text = form.fill(answer.text)
+    texts = [right_text, form.fill(wrong.first), form.fill(NO_ANSWER)]
+    texts += [attack.completion for attack in attacks]
+    right, first_wrong, no_answer, *attack_scores = trial.score(
+        [RowCompletion(row, text) for text in texts]
+    )
+    of_wrong = _lower(first_wrong, no_answer)
+    scored_attacks = list(zip(attacks, attack_scores, strict=True))
+    if is_best_form:
+        trial.right_rows += 1
+        trial.skipped += right is None
+        _note_right_one(trial, row, form, right, of_wrong)
+    if not is_above(right, of_wrong):
+        if is_best_form:
+            empty = _highest(score for attack, score in scored_attacks if attack.kind == "empty")
+            trial.unpaid.append(
+                UnpaidReference(row.number, answer.reference, right_text, right, of_wrong, empty)
+            )
+        # A row whose right answer is not paid says nothing about what else is.
+        return
+    trial.usual_wrong = _highest((trial.usual_wrong, of_wrong))
+    for attack, score in scored_attacks:
+        # Some attacks are the right answer itself: "not" of an answer that begins with it, a list of one.
+        if attack.completion == right_text:
             continue
-        if of_wrong is not None:
-            known = trial.usual_wrong
-            trial.usual_wrong = of_wrong if known is None else max(known, of_wrong)
-        trial.tried += [
+        trial.tried.append(
             TriedCompletion(
                 attack.kind,
                 attack.what,
@@ -421,10 +452,12 @@ def _attack_row(trial: TrialInProgress, row: RewardRow) -> None:
                 right,
                 of_wrong,
             )
-            for attack, score in zip(attacks, scores[3:], strict=True)
-            # Some attacks are the right answer itself: "not" of an answer that begins with it, a list of one.
-            if attack.completion != right_text
-        ]
+        )
+
+
+def _attacks_on_text_alone(attacks: Iterable[Attack]) -> list[Attack]:
+    """The attacks that no function should pay: one of the text alone can't know which answer is right."""
+    return [attack for attack in attacks if attack.kind in TEXT_KINDS]
 
 
 def _find_swallowed_errors(trial: TrialInProgress, forms: Sequence[AnswerForm]) -> None:
@@ -488,11 +521,11 @@ def _score_as_texts(trial: TrialInProgress) -> None:
     """
     scorer, row = trial.scorer, trial.rows[0]
     texts = [*(form.example for form in trial.forms), *ODD_TEXTS, *TEXTS_OF_EACH_LENGTH]
-    tried = [RowCompletion(row, text) for text in dict.fromkeys(texts)]
+    completions = [RowCompletion(row, text) for text in dict.fromkeys(texts)]
     scorer.completions_as = "text"
     before = scorer.process.completions
     try:
-        scores = scorer.score_together(tried)
+        scores = scorer.score_together(completions)
     finally:
         scorer.completions_as = "messages"
         trial.scored_as_texts = scorer.process.completions - before
@@ -555,7 +588,7 @@ def _result(
     uses_network = any(access.kind == "network" for access in accesses)
     # verl hands over four arguments by name, and no further columns.
     by_trl = not loaded.is_of_verl and not loaded.is_of_openrlhf
-    given = set() if not by_trl else {*GIVEN_BY_TRL, *scorer.columns} - {"environments"}
+    arguments = {*GIVEN_BY_TRL, *scorer.columns} - {"environments"} if by_trl else set()
     return RewardTrial(
         name=str(target),
         rows=len(trial.rows),
@@ -570,9 +603,9 @@ def _result(
         has_short_answers=all(one.is_short for one in trial.answers.values()),
         other_columns=choice.others,
         completions_as=scorer.completions_as,
-        given_arguments=len(given),
+        given_arguments=len(arguments),
         missing_arguments=(
-            () if loaded.takes_any else tuple(sorted(given - set(loaded.parameters)))
+            () if loaded.takes_any else tuple(sorted(arguments - set(loaded.parameters)))
         ),
         forms=tuple(trial.forms),
         best_form=trial.paid_forms[0].name if trial.paid_forms else "",

@@ -372,6 +372,15 @@ def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind
         return stack
     if path.suffix == ".toml":
         raise UsageError(f"{path}: there is no [tool.truetune] in it; expected {ACCEPTED_INPUTS}")
+    kind = _kind_of_document_without_stack(path, value)
+    if kind is not None:
+        return kind
+    unknown = _describe_unknown_file(path, "", value)
+    raise UsageError(f"{path}: found {unknown}; expected {ACCEPTED_INPUTS}")
+
+
+def _kind_of_document_without_stack(path: Path, value: Any) -> InputKind | None:
+    """What a file is whose keys are those of no stack: a launcher's, rows, settings; None where it is nothing known."""
     foreign = name_kind_of_file_without_run_settings(value)
     launch_kind = LAUNCH_FILE_KINDS.get(foreign or "")
     if launch_kind is not None:
@@ -382,8 +391,7 @@ def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind
         return "settings"
     if path.suffix == ".json" and foreign is None and _holds_list_of_rows(value):
         return "data"
-    found = _describe_unknown_file(path, "", value)
-    raise UsageError(f"{path}: found {found}; expected {ACCEPTED_INPUTS}")
+    return None
 
 
 def _is_list_of_rows(value: Any) -> bool:

@@ -220,7 +220,7 @@ def pins_of_notebook(cells: Iterable[tuple[str, int]], path: str, text: str = ""
     Args:
         text: of the whole file, with its outputs.
     """
-    found: dict[str, Pin] = {}
+    pins: dict[str, Pin] = {}
     for cell, first_line in cells:
         for offset, line in enumerate(cell.replace("\\\n", "  ").split("\n")):
             for what in _install_arguments_of_line(line):
@@ -228,15 +228,15 @@ def pins_of_notebook(cells: Iterable[tuple[str, int]], path: str, text: str = ""
                 for stack, pin in _parse_requirements_in_line(
                     what, path, first_line + offset, bare=True
                 ):
-                    if pin.wanted or not pin.known or upgrades or stack not in found:
-                        found[stack] = pin
+                    if pin.wanted or not pin.known or upgrades or stack not in pins:
+                        pins[stack] = pin
     around = pins_of_project_files(path).by_stack
     printed = {
         stack: pin
         for stack, pin in _pins_of_printed_releases(text, path)
-        if stack not in found or _can_printed_release_satisfy_pin(found[stack], pin)
+        if stack not in pins or _can_printed_release_satisfy_pin(pins[stack], pin)
     }
-    return Pins(_newest_releases_that_unsloth_takes({**around, **found, **printed}))
+    return Pins(_newest_releases_that_unsloth_takes({**around, **pins, **printed}))
 
 
 def _install_arguments_of_line(line: str) -> Iterator[str]:
@@ -270,11 +270,11 @@ def pins_of_script(text: str, path: str) -> Pins:
     installs; otherwise by the files around it, otherwise by the comments at its top.
     """
     header = PEP723_HEADER.search(text)
-    found = dict(_pins_in_script_lines(text, path))
+    pins = dict(_pins_in_script_lines(text, path))
     if header is not None:
         first = text.count("\n", 0, header.start("header")) + 1
         for offset, line in enumerate(header["header"].split("\n")):
-            found.update(
+            pins.update(
                 _parse_requirements_in_line(
                     line.lstrip("# "), path, first + offset, bare='"' in line
                 )
@@ -282,7 +282,7 @@ def pins_of_script(text: str, path: str) -> Pins:
     around = pins_of_project_files(path).by_stack
     return Pins(
         _newest_releases_that_unsloth_takes(
-            {**dict(_releases_in_top_comment_or_docstring(text, path)), **around, **found}
+            {**dict(_releases_in_top_comment_or_docstring(text, path)), **around, **pins}
         )
     )
 
@@ -362,14 +362,14 @@ def pins_of_project_files(path: str) -> Pins:
     """The pins in requirements and lock files, in the file's folder and those above it up to the
     root of its project.
     """
-    found: dict[str, Pin] = {}
+    pins: dict[str, Pin] = {}
     for folder in folders_up_to_project_root(Path(path)):
         here: dict[str, Pin] = {}
         for file in _requirement_files(folder):
             for stack, pin in _pins_of_requirement_file_cached(str(file), file.stat().st_mtime_ns):
                 here.setdefault(stack, pin)
-        found = {**here, **_pins_of_lock_file(folder), **found}
-    return Pins(_newest_releases_that_unsloth_takes(found))
+        pins = {**here, **_pins_of_lock_file(folder), **pins}
+    return Pins(_newest_releases_that_unsloth_takes(pins))
 
 
 def _pins_of_lock_file(folder: Path) -> dict[str, Pin]:
@@ -389,14 +389,14 @@ def _pins_of_one_lock_file_cached(path: str, _changed: int) -> tuple[tuple[str, 
         text = read_bytes_within_limit(Path(path), LOCK).decode("utf-8", "replace")
     except (OSError, InputLimitError):
         return ()
-    found: dict[str, list[Pin]] = {}
+    pins_by_package: dict[str, list[Pin]] = {}
     for match in LOCK_FILES[Path(path).name].finditer(text):
         if match["name"].lower().replace("-", "") in STACK_OF_PACKAGE:
             line = text.count("\n", 0, match.start()) + 1
-            found.setdefault(_stack_of_package(match["name"]), []).append(
+            pins_by_package.setdefault(_stack_of_package(match["name"]), []).append(
                 Pin(f"=={match['version']}", path, line)
             )
-    return tuple((stack, pins[0]) for stack, pins in found.items() if len(pins) == 1)
+    return tuple((stack, pins[0]) for stack, pins in pins_by_package.items() if len(pins) == 1)
 
 
 def folders_up_to_project_root(path: Path) -> list[Path]:

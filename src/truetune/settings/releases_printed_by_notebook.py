@@ -52,13 +52,16 @@ def releases_in_outputs(notebook: str) -> dict[str, tuple[str, int]]:
     except ValueError:
         return {}
     cells = whole.get("cells") if isinstance(whole, dict) else None
-    found: dict[str, tuple[str, int]] = {}
+    releases: dict[str, tuple[str, int]] = {}
     for cell in cells if isinstance(cells, list) else ():
         if not isinstance(cell, dict) or not isinstance(cell.get("outputs"), list):
             continue
         for name, release, line in _releases_in_cell_outputs(cell):
-            found[name.lower().replace("-", "")] = (release, _line_number_in_file(notebook, line))
-    return found
+            releases[name.lower().replace("-", "")] = (
+                release,
+                _line_number_in_file(notebook, line),
+            )
+    return releases
 
 
 def _releases_in_cell_outputs(cell: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

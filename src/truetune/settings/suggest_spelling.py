@@ -27,8 +27,8 @@ MAX_SLIPS = 2
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean X?`, or nothing."""
-    found = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+    close_names = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close_names[0]}?" if close_names else ""
 
 
 def did_you_mean_path(path: str | PathLike[str]) -> str:
@@ -38,8 +38,8 @@ def did_you_mean_path(path: str | PathLike[str]) -> str:
         siblings = [entry.name for entry in where.parent.iterdir()]
     except OSError:
         return ""
-    found = difflib.get_close_matches(where.name, siblings, n=1)
-    return f"; did you mean {where.parent / found[0]}?" if found else ""
+    close_names = difflib.get_close_matches(where.name, siblings, n=1)
+    return f"; did you mean {where.parent / close_names[0]}?" if close_names else ""
 
 
 def find_misspelt_key(key: str, known: Iterable[str]) -> str | None:

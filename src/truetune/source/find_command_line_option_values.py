@@ -124,18 +124,18 @@ def option_value_from_commands_by_name(script: str, name: str) -> GivenOption | 
         None where no shell script there starts this one with the option, or two give other values.
     """
     path = Path(script)
-    given = [
+    given_options = [
         GivenOption(_parse_option_value(value), file, line)
         for file, line, words, _ in shell_commands_starting_script(path.parent, path.name)
         for spelling in dict.fromkeys((name, name.replace("_", "-")))
         for value in [last_option(words, f"--{spelling}")]
         if value is not None
     ]
-    values = {one.value for one in given}
+    values = {one.value for one in given_options}
     # What the shell puts in is not known here.
-    if len(values) != 1 or "$" in str(given[0].value) or given[0].value == "":
+    if len(values) != 1 or "$" in str(given_options[0].value) or given_options[0].value == "":
         return None
-    return given[0]
+    return given_options[0]
 
 
 def is_option_omitted_by_every_command(script: str, name: str) -> bool:

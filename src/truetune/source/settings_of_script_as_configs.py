@@ -104,10 +104,10 @@ def extract_configs(module: Module) -> tuple[Config, ...]:
     if not argument_calls and not from_files and not from_commands:
         return ()
     parts = _collect_adapter_and_load_calls(module)
-    made = [_make_config(module, call, name, parts) for call, name in argument_calls]
-    made += [_config_of_parsed_settings_file(module, parsed, parts) for parsed in from_files]
-    made += [_config_of_command(module, parsed, parts) for parsed in from_commands]
-    return tuple(made)
+    configs = [_make_config(module, call, name, parts) for call, name in argument_calls]
+    configs += [_config_of_parsed_settings_file(module, parsed, parts) for parsed in from_files]
+    configs += [_config_of_command(module, parsed, parts) for parsed in from_commands]
+    return tuple(configs)
 
 
 def _config_of_command(module: Module, parsed: CommandSettings, parts: _FileParts) -> Config:
@@ -373,9 +373,9 @@ def _adapter_given_by_other_file(module: Module, arguments: Call) -> list[Config
 
 def _adapter_settings_of_trainer(module: Module, trainer: Call) -> Call | None:
     """The settings of the adapter that a trainer trains, else the call that makes it; None where none is seen."""
-    given = module.flow.producing_call(trainer.keywords.get("peft_config"))
-    if given is not None:
-        return given if given.named("peft.*Config") else None
+    call = module.flow.producing_call(trainer.keywords.get("peft_config"))
+    if call is not None:
+        return call if call.named("peft.*Config") else None
     model = module.flow.producing_call(trainer.argument(0, "model"))
     if model is None or not model.named("peft.get_peft_model", "unsloth.*.get_peft_model"):
         return None
@@ -517,10 +517,12 @@ def _call_as_config_call(
             default is not None
         ):  # the place is that of the default, which is what a user would change
             node, value = default, _evaluate_setting(module, default)
-        given = option_value_from_commands_by_attribute(module, node) if value is UNKNOWN else None
-        if given is not None:
-            arguments[key] = given.value
-            places[key] = SettingLocation(given.file, given.line, key)
+        given_option = (
+            option_value_from_commands_by_attribute(module, node) if value is UNKNOWN else None
+        )
+        if given_option is not None:
+            arguments[key] = given_option.value
+            places[key] = SettingLocation(given_option.file, given_option.line, key)
             continue
         arguments[key] = UNKNOWN_VALUE if value is UNKNOWN else value
         line, column = module.place(node)

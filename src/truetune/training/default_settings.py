@@ -178,6 +178,16 @@ def fill_sampled_answers(fill: SettingsBuilder) -> None:
     fill("max_completion_length", MAX_COMPLETION_TOKENS, "tokens of a sampled answer, as in TRL")
 
 
+def _rows_per_step_for_enough_steps(rows: int | None, epochs: float | None, fewest: int) -> int:
+    """The usual number of rows a step, or less (but no less than `fewest`) where there would be under MIN_STEPS."""
+    wanted = EFFECTIVE_BATCH
+    # Halved, not set to the exact quotient, so that batches stay powers of two, which accumulate
+    # without a remainder.
+    while rows and epochs and wanted > fewest and rows * epochs / wanted < MIN_STEPS:
+        wanted //= 2
+    return wanted
+
+
 def fill_rows_per_step(fill: SettingsBuilder, rows: int | None) -> None:
     """Fill how many rows a step has. Few rows make smaller steps, so that there are enough of them."""
     training = fill.training
@@ -187,11 +197,7 @@ def fill_rows_per_step(fill: SettingsBuilder, rows: int | None) -> None:
         return
     if training.max_steps is None or training.max_steps < 1:
         fill("num_train_epochs", start.epochs, f"times that {training.method} sees each row")
-    # Halved, not set to the exact quotient, so that batches stay powers of two, which accumulate
-    # without a remainder.
-    wanted, epochs = EFFECTIVE_BATCH, fill.training.num_train_epochs
-    while rows and epochs and wanted > start.fewest and rows * epochs / wanted < MIN_STEPS:
-        wanted //= 2
+    wanted = _rows_per_step_for_enough_steps(rows, fill.training.num_train_epochs, start.fewest)
     most = PACKED_BATCH if training.packing else start.batch
     # What one device has to take of the batch; with accumulation set by the user, that takes its
     # part first.

@@ -132,14 +132,14 @@ def _make_rows(
     source = read_conversations(spec.data, format=spec.format, columns=spec.map, progress=read)
     for row in source:
         try:
-            made = _make_row(row, maker)
+            rollout_row = _make_row(row, maker)
         except NoPrompt as error:
             skipped[str(error)] += 1
             continue
-        if len(made.prompt.ids) > limit:
+        if len(rollout_row.prompt.ids) > limit:
             skipped[TOO_LONG] += 1
             continue
-        yield made
+        yield rollout_row
 
 
 def _make_row(row: Conversation, maker: PromptMaker) -> RolloutRow:

@@ -99,7 +99,7 @@ class ProjectFacts:
 
 def read_facts_of_project(question: str, texts: Iterable[ProjectText]) -> ProjectFacts:
     """The facts of a project from its texts and the user's words."""
-    found: dict[Trait, list[TextLine]] = {}
+    lines_by_trait: dict[Trait, list[TextLine]] = {}
     areas: set[Area] = set()
     off: set[Trait] = set()
     texts = tuple(texts)
@@ -114,17 +114,19 @@ def read_facts_of_project(question: str, texts: Iterable[ProjectText]) -> Projec
                 areas.add("generation")
             off |= set(traits_switched_off_by_line(code))
             for trait in traits_shown_by_line(code):
-                found.setdefault(trait, []).append(TextLine(line.place, code.strip(), line.file))
+                lines_by_trait.setdefault(trait, []).append(
+                    TextLine(line.place, code.strip(), line.file)
+                )
     telling = {
         trait: tuple(sorted(lines, key=_sort_key_putting_uses_before_mentions)[:MAX_LINES_OF_TRAIT])
-        for trait, lines in found.items()
+        for trait, lines in lines_by_trait.items()
     }
     traits = traits_mentioned(question)
     return ProjectFacts(
         telling,
         traits,
         frozenset(areas),
-        frozenset(off) - found.keys() - traits,
+        frozenset(off) - lines_by_trait.keys() - traits,
         _phases_outside_memory_traceback(texts) - traits,
         find_signs(texts),
     )

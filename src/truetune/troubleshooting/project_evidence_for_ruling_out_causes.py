@@ -60,8 +60,8 @@ class Evidence:
             float(number)
             for line in self.lines
             if not RECORD.search(line)
-            for found in pattern.finditer(line)
-            for number in found.groups()
+            for match in pattern.finditer(line)
+            for number in match.groups()
             if number is not None and _is_number(number)
         ]
 

@@ -628,8 +628,8 @@ def _line_has_word(words: Iterable[re.Pattern[str]], line: str) -> bool:
 
 def _shown_signs_rarest_first(cause: Cause, facts: ProjectFacts) -> list[Sign]:
     """The signs of a cause that the project shows, the rarest first."""
-    shown = [sign for sign in signs_belonging_to_cause_text(cause.text) if sign in facts.signs]
-    return sorted(shown, key=lambda sign: -rarity_of_sign(sign))
+    signs = [sign for sign in signs_belonging_to_cause_text(cause.text) if sign in facts.signs]
+    return sorted(signs, key=lambda sign: -rarity_of_sign(sign))
 
 
 def _score_cause_by_signs(cause: Cause, shown: Sequence[Sign], facts: ProjectFacts) -> float:

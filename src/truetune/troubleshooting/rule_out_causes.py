@@ -316,7 +316,7 @@ def _hub_models_unless_folder_named(evidence: Evidence) -> set[str]:
     """The models of the hub that lines name; none where one is a folder, whose model is not known
     by its name.
     """
-    names = {found[1] for line in evidence.lines if (found := MODEL.search(line))}
+    names = {match[1] for line in evidence.lines if (match := MODEL.search(line))}
     return set() if any(LOCAL_PATH.match(name) for name in names) else names
 
 
@@ -486,7 +486,7 @@ def _reason_if_several_gpus_are_full(evidence: Evidence) -> str:
     """The reason against a cause where the memory of several GPUs is used up, each by its own
     process; empty otherwise.
     """
-    gpus = {found[1] for line in evidence.lines if (found := FULL_GPU.search(line))}
+    gpus = {match[1] for line in evidence.lines if (match := FULL_GPU.search(line))}
     return f"{len(gpus)} GPUs are full, each by its own process" if len(gpus) > 1 else ""
 
 
@@ -626,7 +626,7 @@ def _reason_if_card_has_bfloat16(evidence: Evidence) -> str:
     bfloat16; empty otherwise.
     """
     named = [evidence.question, *evidence.lines]
-    newer = next((found[0] for text in named if (found := NEWER_CARD.search(text))), "")
+    newer = next((match[0] for text in named if (match := NEWER_CARD.search(text))), "")
     if newer and not any(OLD_CARD.search(text) for text in named):
         return f"a {newer} computes bfloat16"
     return ""
@@ -659,7 +659,7 @@ def _reason_if_client_asks_for_adapter(evidence: Evidence) -> str:
     has; empty otherwise.
     """
     served = {name for line in evidence.lines for name in LORA_MODULE.findall(line)}
-    asked = {found[1] for line in evidence.lines if (found := ASKED_MODEL.search(line))}
+    asked = {match[1] for line in evidence.lines if (match := ASKED_MODEL.search(line))}
     if served and asked and asked <= served:
         return f"the client asks for {min(asked)}, a name of --lora-modules"
     return ""

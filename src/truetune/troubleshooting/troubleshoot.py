@@ -127,10 +127,12 @@ def judge_causes(
     which a fault is written, and a symptom without a finding is their very gap. One that is the fault of a single rule,
     which examined these files and did not find it, comes last.
     """
-    found = _findings_by_rule(report.findings)
+    findings_by_rule = _findings_by_rule(report.findings)
     examined = {examined.rule for examined in report.examined}
-    nearest = _causes_nearest_to_finding_words(likely, found)
-    judged = [(one, _judge_cause(one, found, examined, evidence, nearest)) for one in likely]
+    nearest = _causes_nearest_to_finding_words(likely, findings_by_rule)
+    judged = [
+        (one, _judge_cause(one, findings_by_rule, examined, evidence, nearest)) for one in likely
+    ]
     judged.sort(key=lambda pair: _rank_found_open_or_lacking(*pair))
     return tuple(one for _, one in judged)
 

@@ -327,9 +327,9 @@ def _reason_if_evaluation_loss_is_finite(evidence: Evidence) -> str:
     user names no NaN or zero; empty otherwise.
     """
     curves = [log.curve("eval_loss") for log in evidence.logs if log.curve("eval_loss")]
-    asked = re.search(r"\bnan\b|\b0(?:\.0+)?\b(?!\.?\d)|zero", evidence.question, re.IGNORECASE)
+    match = re.search(r"\bnan\b|\b0(?:\.0+)?\b(?!\.?\d)|zero", evidence.question, re.IGNORECASE)
     finite = curves and all(np.isfinite(one.value).all() and one.value.min() > 0 for one in curves)
-    return "each logged eval_loss is a number" if finite and not asked else ""
+    return "each logged eval_loss is a number" if finite and not match else ""
 
 
 def _reason_if_training_loss_is_finite(evidence: Evidence) -> str:
@@ -337,11 +337,11 @@ def _reason_if_training_loss_is_finite(evidence: Evidence) -> str:
     names no NaN, infinity or zero; empty otherwise.
     """
     losses = evidence.logged_curves("loss")
-    asked = re.search(r"\bnan\b|\binf|!!!|\b0\.0\b|zero", evidence.question, re.IGNORECASE)
+    match = re.search(r"\bnan\b|\binf|!!!|\b0\.0\b|zero", evidence.question, re.IGNORECASE)
     raw = [log.curve("loss").value for log in evidence.logs]
     if (
         losses
-        and not asked
+        and not match
         and all(np.isfinite(one).all() and one.min() > 0 for one in raw if one.size)
     ):
         return "each logged loss is a number above 0"

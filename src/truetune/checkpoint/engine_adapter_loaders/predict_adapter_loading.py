@@ -258,9 +258,17 @@ def _fate_of_tensor(
         return TensorFate(tensor, loader.effect("whole_tensors"), "whole_tensors")
     if effect is not None:
         return TensorFate(tensor, effect, "module")
-    if ".experts" in f".{module}" or module.rpartition(".")[2] in architecture.unknown:
+    return _fate_without_known_module(loader, architecture, tensor, module)
+
+
+def _fate_without_known_module(
+    loader: EngineLoader, architecture: LoaderArchitecture, tensor: AdapterTensor, module: str
+) -> TensorFate:
+    """What becomes of a factor on a module for which nothing was measured."""
+    name = module.rpartition(".")[2]
+    if ".experts" in f".{module}" or name in architecture.unknown:
         return TensorFate(tensor, None, "not_known")
-    if architecture.names and module.rpartition(".")[2] in architecture.names:
+    if architecture.names and name in architecture.names:
         return TensorFate(tensor, loader.effect("unknown_place"), "unknown_place")
     return TensorFate(tensor, loader.effect("unknown_name"), "unknown_name")
 

@@ -234,12 +234,18 @@ def _why_module_is_no_target(module: str, config: Mapping[str, Any]) -> str | No
     names = [name for name in targets if isinstance(name, str)]
     if not any(matches_target(module, name) for name in names):
         return f"target_modules is {names}, but the file has pairs of {_last_part(module)}"
-    chosen = config.get("layers_to_transform")
-    chosen = [chosen] if type(chosen) is int else chosen
-    layer = layer_number(module)
-    if isinstance(chosen, list) and chosen and layer is not None and layer not in chosen:
-        return f"layers_to_transform is {chosen}, but the file has pairs of layer {layer}"
+    layers, layer = _layers_to_transform(config), layer_number(module)
+    if layers and layer is not None and layer not in layers:
+        return f"layers_to_transform is {layers}, but the file has pairs of layer {layer}"
     return None
+
+
+def _layers_to_transform(config: Mapping[str, Any]) -> list[Any]:
+    """The numbers of the layers that adapter_config.json chooses; empty where it takes all."""
+    layers = config.get("layers_to_transform")
+    if type(layers) is int:
+        return [layers]
+    return layers if isinstance(layers, list) else []
 
 
 def _last_part(module: str) -> str:

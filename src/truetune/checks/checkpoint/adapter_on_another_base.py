@@ -53,7 +53,7 @@ from truetune.checkpoint.base_fingerprint import (
     FINGERPRINT_FILE,
     base_differences_and_compared_count,
 )
-from truetune.checkpoint.compare_tensor_samples import compare_sampled_tensors
+from truetune.checkpoint.compare_tensor_samples import SampledChange, compare_sampled_tensors
 from truetune.checkpoint.find_input_embedding_and_output_head import (
     EMBEDDING_NAMES,
     HEAD_NAMES,
@@ -248,6 +248,11 @@ class AdapterOnAnotherBase(CheckpointRule):
                 yield f"no row of {name} is like the base's (median cosine {cosine:.2f})"
 
 
+def _is_more_than_rounding(change: SampledChange, *, is_same_type: bool) -> bool:
+    """Do values of two tensors differ by more than their types make them differ?"""
+    return change.same < change.seen and (is_same_type or change.change > ROUNDING_TO_16_BITS)
+
+
 def _weights_unlike_named_base(adapter: Checkpoint, base: Checkpoint) -> DifferingWeights | None:
     """How the given base differs from the one that the adapter names; None where that is not here, or no other.
 
@@ -260,13 +265,12 @@ def _weights_unlike_named_base(adapter: Checkpoint, base: Checkpoint) -> Differi
     other = read_weight_headers(folder, adapter=False).tensors
     wanted = [f"{module}.weight" for module in group_low_rank_tensors(adapter.tensors)]
     wanted = wanted[:: max(1, len(wanted) // MAX_COMPARED_MATRICES)]
-    given = {name: base.tensors[name] for name in wanted if name in base.tensors}
-    changes = compare_sampled_tensors(given, other)
+    tensors = {name: base.tensors[name] for name in wanted if name in base.tensors}
+    changes = compare_sampled_tensors(tensors, other)
     differing = {
-        name: sampled
-        for name, sampled in changes.items()
-        if sampled.same < sampled.seen
-        and (given[name].dtype == other[name].dtype or sampled.change > ROUNDING_TO_16_BITS)
+        name: change
+        for name, change in changes.items()
+        if _is_more_than_rounding(change, is_same_type=tensors[name].dtype == other[name].dtype)
     }
     if not differing:
         return None

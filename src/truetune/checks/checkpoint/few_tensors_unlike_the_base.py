@@ -125,11 +125,7 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
             for name, change in self._comparable_changes().items()
             if name not in shifted
         }
-        foreign = {
-            name: change
-            for name, change in changes.items()
-            if change.cosine < MAX_COSINE_OF_FOREIGN or _is_scaled(change)
-        }
+        foreign = _foreign_changes(changes)
         if not foreign or _share_of_trained(changes) < MIN_SHARE_OF_TRAINED:
             return
         if self._is_explained(set(foreign), set(changes)):
@@ -164,9 +160,9 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
         """The finding on norms to whose values one was added, or from which it was taken."""
         name, change = next(iter(shifted.items()))
         is_larger = change.mean_difference > 0
-        told = f"{change.mean_difference:+.2f} in all values, give or take {change.spread_of_difference:.2g}"
+        shift = f"{change.mean_difference:+.2f} in all values, give or take {change.spread_of_difference:.2g}"
         return self.finding(
-            f"{len(shifted):,} norms are the base's {'plus' if is_larger else 'minus'} one: {name}: {told}",
+            f"{len(shifted):,} norms are the base's {'plus' if is_larger else 'minus'} one: {name}: {shift}",
             f"{'subtract one from' if is_larger else 'add one to'} these norms in the script that converts, and convert"
             " again: the base's format holds them in the other form (Gemma's files hold the weight minus one)",
             cases=[
@@ -187,6 +183,15 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
             and change.seen >= MIN_VALUES
             and not (change.cosine == change.along_base == 0)
         }
+
+
+def _foreign_changes(changes: Mapping[str, SampledChange]) -> dict[str, SampledChange]:
+    """The changes of the tensors that are no trained form of the base's."""
+    return {
+        name: change
+        for name, change in changes.items()
+        if change.cosine < MAX_COSINE_OF_FOREIGN or _is_scaled(change)
+    }
 
 
 def _distance_of_scale(change: SampledChange) -> float:

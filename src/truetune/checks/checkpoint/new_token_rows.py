@@ -94,6 +94,15 @@ def find_new_tokens(checkpoint: Checkpoint) -> NewTokens | None:
     )
 
 
+def _tokens_written_by_template(checkpoint: Checkpoint, rows: int) -> dict[str, int]:
+    """The added tokens, with their ids below a number of rows, that a short chat holds as the template writes it."""
+    tokens = read_added_tokens(checkpoint.folder)
+    if not tokens:
+        return {}
+    chat = _render_short_chat(checkpoint)
+    return {text: id for text, id in tokens.items() if text in chat and 0 <= id < rows}
+
+
 def find_untrained_template_tokens(checkpoint: Checkpoint) -> list[UntrainedToken]:
     """The marks of an adapter's chat template that the base has and never trained; none where it can't be told.
 
@@ -102,11 +111,10 @@ def find_untrained_template_tokens(checkpoint: Checkpoint) -> list[UntrainedToke
     base = checkpoint.base
     if checkpoint.kind != "adapter" or base is None or checkpoint.faults:
         return []
-    tokens, matrix = read_added_tokens(checkpoint.folder), find_embedding(base.tensors)
-    chat = _render_short_chat(checkpoint) if tokens and matrix is not None else ""
-    if not chat or not tokens or matrix is None:
+    matrix = find_embedding(base.tensors)
+    if matrix is None:
         return []
-    written = {text: id for text, id in tokens.items() if text in chat and 0 <= id < len(matrix)}
+    written = _tokens_written_by_template(checkpoint, len(matrix))
     if not written:
         return []
     median = _median_row_norm(matrix, len(matrix))

@@ -121,14 +121,14 @@ class BaseEvaluatedAfterTraining(CommandRule):
                 for one in later
             ):
                 continue
-            for asked in model_uses_without_adapter(file):
-                if asked.command in later and asked.model == training.model:
+            for model_use in model_uses_without_adapter(file):
+                if model_use.command in later and model_use.model == training.model:
                     yield self.finding(
-                        f"no command uses {training.output}, which the training writes: this one uses {asked.model},"
-                        f" from which training started, so {asked.result} the base",
-                        asked.remedy.replace("FOLDER", training.output),
+                        f"no command uses {training.output}, which the training writes: this one uses"
+                        f" {model_use.model}, from which training started, so {model_use.result} the base",
+                        model_use.remedy.replace("FOLDER", training.output),
                         cases=[
-                            self.case_of_command(asked.command, asked.text),
+                            self.case_of_command(model_use.command, model_use.text),
                             self.case_of_command(training.command, training.command.text.strip()),
                         ],
                     )

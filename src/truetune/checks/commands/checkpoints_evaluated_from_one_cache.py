@@ -301,7 +301,7 @@ def _evidence_of_cached_runs(folder: Path) -> Iterator[str]:
             text = read_bytes_within_limit(path, SETTINGS).decode("utf-8", "replace")
         except (OSError, InputLimitError):
             continue
-        found = list(ALL_CACHED.finditer(text))
-        if found:
-            line = text.count("\n", 0, found[0].start()) + 1
-            yield f"{path.name}:{line} says {found[0][0]!r} ({len(found)} times in it): no model was run"
+        matches = list(ALL_CACHED.finditer(text))
+        if matches:
+            line = text.count("\n", 0, matches[0].start()) + 1
+            yield f"{path.name}:{line} says {matches[0][0]!r} ({len(matches)} times in it): no model was run"

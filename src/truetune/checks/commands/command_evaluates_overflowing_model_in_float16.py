@@ -75,27 +75,29 @@ class CommandEvaluatesOverflowingModelInFloat16(CommandRule):
     def examined_places(file: CommandFile) -> Iterator[_Float16Evaluation]:
         """The places that the rule looks at: the commands that evaluate in float16."""
         for command in file.commands:
-            found = _float16_run_of_harness(command) or _float16_cast_in_script(command)
-            if found is not None:
-                yield found
+            float16_evaluation = _float16_run_of_harness(command) or _float16_cast_in_script(
+                command
+            )
+            if float16_evaluation is not None:
+                yield float16_evaluation
 
     def findings(self) -> Iterator[Finding]:
-        for found in self.examined_places(self.subject):
-            family = family_known_to_overflow_float16(found.model) or overflowing_family_of_folder(
-                Path(self.subject.path), found.model
-            )
-            if family is None or (family.endswith(KEPT_BY_LOAD) and not found.is_cast):
+        for float16_evaluation in self.examined_places(self.subject):
+            family = family_known_to_overflow_float16(
+                float16_evaluation.model
+            ) or overflowing_family_of_folder(Path(self.subject.path), float16_evaluation.model)
+            if family is None or (family.endswith(KEPT_BY_LOAD) and not float16_evaluation.is_cast):
                 continue
             fix = (
                 "use --bf16_full_eval instead of --fp16_full_eval"
-                if found.is_cast
+                if float16_evaluation.is_cast
                 else ("set dtype=bfloat16 in the model arguments")
             )
             yield self.finding(
                 f"{family} is evaluated in float16, whose largest number is 65,504, but its activations are larger:"
                 " logits and losses become NaN",
                 fix,
-                cases=[self.case_of_command(found.command, found.text)],
+                cases=[self.case_of_command(float16_evaluation.command, float16_evaluation.text)],
             )
 
 
@@ -103,9 +105,9 @@ def _float16_run_of_harness(command: ShellCommand) -> _Float16Evaluation | None:
     """A run of an evaluation harness that loads the weights in float16; None for any other command."""
     if not _starts_harness(command):
         return None
-    given = last_option(command.words, "--model_args", "-a")
+    model_args_option = last_option(command.words, "--model_args", "-a")
     # lighteval takes the arguments of the model as a word of its own.
-    for text in command.words if given is None else (given,):
+    for text in command.words if model_args_option is None else (model_args_option,):
         arguments = {one["name"]: one["value"] for one in ARGUMENT.finditer(text)}
         model = next((arguments[name] for name in MODEL_ARGUMENTS if name in arguments), "")
         dtype = arguments.get("dtype", arguments.get("torch_dtype", ""))

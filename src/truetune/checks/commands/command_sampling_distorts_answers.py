@@ -108,7 +108,7 @@ def _sampling_of_option(
 ) -> SamplingOfCommand:
     """The settings in the value of an option."""
     text = last_option(options, option) or ""
-    values = {found["name"]: found["value"] for found in PAIR.finditer(text)}
+    values = {match["name"]: match["value"] for match in PAIR.finditer(text)}
     return SamplingOfCommand(command, option, values)
 
 
@@ -116,7 +116,7 @@ def _sampling_of_llama_cpp(file: CommandFile) -> Iterator[SamplingOfCommand]:
     """The settings that llama.cpp takes as options."""
     for command in file.commands:
         options = next(
-            (found for name in LLAMA_CPP if (found := command.words_following(name)) is not None),
+            (words for name in LLAMA_CPP if (words := command.words_following(name)) is not None),
             None,
         )
         if options is None:

@@ -67,10 +67,10 @@ class CommandSwitchesStoppingOff(CommandRule):
             return
         for command in file.commands:
             for settings in _request_settings(command):
-                found = setting_preventing_stop_and_effect(settings)
-                if found is None:
+                setting_and_effect = setting_preventing_stop_and_effect(settings)
+                if setting_and_effect is None:
                     continue
-                name, text = found
+                name, text = setting_and_effect
                 replies = files_with_all_replies_cut(Path(file.path).parent)
                 yield self.finding(
                     text,

@@ -101,8 +101,8 @@ def _is_covered(training: TrainingInContainer) -> bool:
         if option not in MOUNT_OPTIONS:
             continue
         given = value if equals else "".join(training.words[number + 1 : number + 2])
-        found = TARGET.search(given)
-        targets.append(found[1] if found else (given.split(":") + [given])[1])
+        match = TARGET.search(given)
+        targets.append(match[1] if match else (given.split(":") + [given])[1])
     # A variable may hold any volumes.
     if any(VARIABLE.fullmatch(word) for word in training.words):
         return True

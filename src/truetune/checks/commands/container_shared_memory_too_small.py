@@ -184,9 +184,9 @@ def _number_of_loader_workers(file: CommandFile, command: ShellCommand) -> int:
 
 def _shm_size_in_bytes(command: ShellCommand) -> int | None:
     """The size that a container is given for /dev/shm, in bytes; None where it is left to Docker."""
-    given = last_option(command.words, "--shm-size")
-    match = SIZE.fullmatch(given.strip("\"'")) if given else None
+    shm_size_option = last_option(command.words, "--shm-size")
+    match = SIZE.fullmatch(shm_size_option.strip("\"'")) if shm_size_option else None
     if match is None:
         # A variable may be any size.
-        return None if not given else MIN_BYTES
+        return None if not shm_size_option else MIN_BYTES
     return int(match[1]) * BYTES[match[2].lower()]

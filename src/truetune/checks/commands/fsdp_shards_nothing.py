@@ -99,7 +99,7 @@ def _option_or_file_value(launch: LaunchFiles, name: str) -> LocatedValue | None
 
 def _starts_one_process(launch: LaunchFiles) -> bool:
     """Does the launch start one process?"""
-    given = launch.script_option_value("num_processes") or first_set_value(
+    located_value = launch.script_option_value("num_processes") or first_set_value(
         launch.accelerate, ("num_processes",)
     )
-    return given is not None and given.value == 1
+    return located_value is not None and located_value.value == 1

@@ -66,15 +66,19 @@ class HarnessAsksRowByRow(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for run in self.examined_places(self.subject):
-            given = last_option(run.options, "--batch_size", "-b")
+            batch_size_option = last_option(run.options, "--batch_size", "-b")
             if (
-                given not in (None, "1")
+                batch_size_option not in (None, "1")
                 or _is_limited_to_few_rows(run)
                 or _may_set_batch_elsewhere(run)
             ):
                 continue
             tasks = last_option(run.options, "--tasks", "-t") or ""
-            why = "--batch_size is 1" if given else "--batch_size is not set, and its default is 1"
+            why = (
+                "--batch_size is 1"
+                if batch_size_option
+                else "--batch_size is not set, and its default is 1"
+            )
             does = "generates" if GENERATIVE_TASKS.search(tasks) else "computes"
             yield self.finding(
                 f"lm_eval {does} the answers of {tasks[:80]} one row at a time: {why}",

@@ -72,13 +72,18 @@ class HarnessCutsFewShotPrompts(CommandRule):
                 yield LimitedPrompts(run, option, limit, shots)
 
     def findings(self) -> Iterator[Finding]:
-        for found in self.examined_places(self.subject):
-            needed = found.shots * TOKENS_OF_EXAMPLE + TOKENS_OF_ANSWER
-            if found.limit >= needed:
+        for limited_prompts in self.examined_places(self.subject):
+            needed = limited_prompts.shots * TOKENS_OF_EXAMPLE + TOKENS_OF_ANSWER
+            if limited_prompts.limit >= needed:
                 continue
             yield self.finding(
-                f"{found.option} is {found.limit:,}, and {found.shots} examples with an answer take about {needed:,}"
-                " tokens or more: the first examples are cut off",
-                f"set {found.option} to what the model takes (such as 8192)",
-                cases=[self.case_of_command(found.run.command, f"{found.option}={found.limit}")],
+                f"{limited_prompts.option} is {limited_prompts.limit:,}, and {limited_prompts.shots} examples with"
+                f" an answer take about {needed:,} tokens or more: the first examples are cut off",
+                f"set {limited_prompts.option} to what the model takes (such as 8192)",
+                cases=[
+                    self.case_of_command(
+                        limited_prompts.run.command,
+                        f"{limited_prompts.option}={limited_prompts.limit}",
+                    )
+                ],
             )

@@ -71,13 +71,13 @@ class HarnessCutsReasoning(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for run in self.examined_places(self.subject):
-            found = LIMIT.search(" ".join(run.options))
-            if found is None or int(found["tokens"]) >= MIN_TOKENS:
+            match = LIMIT.search(" ".join(run.options))
+            if match is None or int(match["tokens"]) >= MIN_TOKENS:
                 continue
             model = run.model_argument("pretrained") or run.model_argument("model")
             yield self.finding(
-                f"{found['name']} is {int(found['tokens']):,}, and {model} reasons before it answers: answers are cut"
+                f"{match['name']} is {int(match['tokens']):,}, and {model} reasons before it answers: answers are cut"
                 " before their result",
-                f"set {found['name']} to 4096 to 16384",
-                cases=[self.case_of_command(run.command, found[0])],
+                f"set {match['name']} to 4096 to 16384",
+                cases=[self.case_of_command(run.command, match[0])],
             )

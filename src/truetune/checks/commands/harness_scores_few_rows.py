@@ -74,8 +74,8 @@ class HarnessScoresFewRows(CommandRule):
         """The limits of the evaluations that save their results."""
         runs = [(run.command, run.options) for run in find_harness_runs(file)]
         for command in file.commands:
-            found = (command.words_following(*words) for words in LIGHTEVAL)
-            runs += [(command, options) for options in found if options is not None]
+            words_of_options = (command.words_following(*words) for words in LIGHTEVAL)
+            runs += [(command, options) for options in words_of_options if options is not None]
         for command, options in runs:
             is_saved = last_option(options, *RESULTS) is not None
             option = next((one for one in LIMITS if last_option(options, one) is not None), None)

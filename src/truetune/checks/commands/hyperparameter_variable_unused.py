@@ -81,10 +81,10 @@ class HyperparameterVariableUnused(CommandRule):
         is_script = file.path.endswith(tuple(SCRIPT_SUFFIXES))
         if not is_script or not TRAINS.search(file.text) or READS_OTHERWISE.search(file.text):
             return
-        for found in ASSIGNMENT.finditer(file.text):
-            if HYPERPARAMETER.fullmatch(found["name"]):
-                line = file.text.count("\n", 0, found.start()) + 1
-                yield SetVariable(found["name"], found["value"], line)
+        for match in ASSIGNMENT.finditer(file.text):
+            if HYPERPARAMETER.fullmatch(match["name"]):
+                line = file.text.count("\n", 0, match.start()) + 1
+                yield SetVariable(match["name"], match["value"], line)
 
     def findings(self) -> Iterator[Finding]:
         text = self.subject.text

@@ -271,8 +271,10 @@ def _contradictions_of_whole_batch(
 
 def _known_batch_factors(launch: LaunchFiles, has_trainer: bool) -> list[LocatedValue]:
     """The micro batch and the accumulation of a launch, those of both that are set."""
-    found = (_batch_factor(launch, way, name, has_trainer) for way, name in OF_DEEPSPEED[:2])
-    return [factor for factor in found if factor is not None]
+    located_values = (
+        _batch_factor(launch, way, name, has_trainer) for way, name in OF_DEEPSPEED[:2]
+    )
+    return [factor for factor in located_values if factor is not None]
 
 
 def _batch_factor(
@@ -326,23 +328,28 @@ def _contradictions_of_schedule_and_optimizer(launch: LaunchFiles) -> Iterator[_
     Settings of a Trainer are judged by deepspeed-schedule-sets-another-rate.
     """
     settings = launch.deepspeed
-    found = peak_rate_of_schedule(settings.value) if settings is not None else None
-    if found is None or settings is None or _uses_trainer(launch) or _passes_own_schedule(launch):
+    schedule_rate = peak_rate_of_schedule(settings.value) if settings is not None else None
+    if (
+        schedule_rate is None
+        or settings is None
+        or _uses_trainer(launch)
+        or _passes_own_schedule(launch)
+    ):
         return
     own = first_set_value(settings, ("optimizer", "params", "lr")) or launch.script_option_value(
         "lr", "learning_rate"
     )
-    place = first_set_value(settings, ("scheduler", "params", found.key)) or first_set_value(
-        settings, ("scheduler", "type")
-    )
+    place = first_set_value(
+        settings, ("scheduler", "params", schedule_rate.key)
+    ) or first_set_value(settings, ("scheduler", "type"))
     if own is None or place is None:
         return
     rate = positive_rate(own.value)
-    if rate is None or not found.differs_from(rate):
+    if rate is None or not schedule_rate.differs_from(rate):
         return
     yield _Contradiction(
-        found.describe_effect_on_rate(rate),
-        found.advise_how_rate_takes_force(rate, Path(settings.path).name),
+        schedule_rate.describe_effect_on_rate(rate),
+        schedule_rate.advise_how_rate_takes_force(rate, Path(settings.path).name),
         (place, own),
     )
 

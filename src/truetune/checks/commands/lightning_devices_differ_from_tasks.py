@@ -154,10 +154,10 @@ def _devices_of_script(command: ShellCommand, file: CommandFile) -> _LightningDe
     tree = parse_script(script)
     if tree is None or script is None or not _uses_lightning(tree):
         return None
-    found = list(_devices_given_to_trainer_calls(tree))
-    if len({value for value, _ in found}) != 1:
+    devices = list(_devices_given_to_trainer_calls(tree))
+    if len({value for value, _ in devices}) != 1:
         return None
-    value, line = found[0]
+    value, line = devices[0]
     return _LightningDevices(value, f"devices={value}", str(script), line)
 
 
@@ -195,11 +195,11 @@ def _constants_of_script(tree: ast.Module) -> dict[str, object]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     ]
-    found: dict[str, object] = {}
+    constants: dict[str, object] = {}
     for node in tree.body:
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
             continue
         target = node.targets[0]
         if isinstance(target, ast.Name) and stored.count(target.id) == 1:
-            found[target.id] = node.value.value
-    return found
+            constants[target.id] = node.value.value
+    return constants

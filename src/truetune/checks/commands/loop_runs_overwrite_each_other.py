@@ -96,13 +96,7 @@ class LoopRunsOverwriteEachOther(CommandRule):
             words = [word for word in run.command.words if run.loop.loop_variables_in(word)]
             if not words or not run.loop.is_same_in_each_pass(run.folder):
                 continue
-            users = [
-                other
-                for other in run.loop.commands
-                if other is not run.command and _uses_folder(other, run.folder)
-            ]
-            is_resumed = "resume" in run.command.text or "adapter" in run.command.text
-            if users or is_resumed or run.folder in " ".join(words):
+            if run.folder in " ".join(words) or _is_folder_meant_to_be_shared(run):
                 continue
             yield self.finding(
                 f"{run.option} is {run.folder} in each pass of the loop: each run overwrites the one before, or resumes"
@@ -120,6 +114,14 @@ def _jobs_of_array(file: CommandFile) -> Iterator[ShellLoop]:
         return
     values = values_of_variables(file.text)
     yield ShellLoop(frozenset(("SLURM_ARRAY_TASK_ID",)), 1, file.text, file.commands, values)
+
+
+def _is_folder_meant_to_be_shared(run: TrainingInLoop) -> bool:
+    """Does a run resume from what the folder holds, or another command of the loop use it before the next pass?"""
+    if "resume" in run.command.text or "adapter" in run.command.text:
+        return True
+    others = [one for one in run.loop.commands if one is not run.command]
+    return any(_uses_folder(one, run.folder) for one in others)
 
 
 def _uses_folder(command: ShellCommand, folder: str) -> bool:

@@ -75,8 +75,8 @@ class MegatronScheduleDoesNotFitTheRun(CommandRule):
                     yield DecayOfRun(command, decay_option, decay, run)
 
     def findings(self) -> Iterator[Finding]:
-        for found in self.examined_places(self.subject):
-            share = found.decay / found.run
+        for decay_of_run in self.examined_places(self.subject):
+            share = decay_of_run.decay / decay_of_run.run
             if LOWEST_SHARE <= share <= HIGHEST_SHARE:
                 continue
             effect = (
@@ -85,7 +85,12 @@ class MegatronScheduleDoesNotFitTheRun(CommandRule):
                 else f"the run ends after {1 / share:.0%} of its schedule"
             )
             yield self.finding(
-                f"the learning rate falls over {found.decay:,}, and the run is {found.run:,} long: {effect}",
-                f"set {found.option} to {found.run}, or remove it",
-                cases=[self.case_of_command(found.command, f"{found.option} {found.decay}")],
+                f"the learning rate falls over {decay_of_run.decay:,}, and the run is {decay_of_run.run:,} long:"
+                f" {effect}",
+                f"set {decay_of_run.option} to {decay_of_run.run}, or remove it",
+                cases=[
+                    self.case_of_command(
+                        decay_of_run.command, f"{decay_of_run.option} {decay_of_run.decay}"
+                    )
+                ],
             )

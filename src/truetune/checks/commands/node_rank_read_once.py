@@ -67,15 +67,15 @@ class NodeRankReadOnce(CommandRule):
         yield from find_launches_sharing_one_rank(file)
 
     def findings(self) -> Iterator[Finding]:
-        for found in find_launches_sharing_one_rank(self.subject):
-            is_of_nodes = found.setting.startswith("--")
-            copies = f"{found.copies} {'nodes' if is_of_nodes else 'tasks'}"
+        for rank_read_once in find_launches_sharing_one_rank(self.subject):
+            is_of_nodes = rank_read_once.setting.startswith("--")
+            copies = f"{rank_read_once.copies} {'nodes' if is_of_nodes else 'tasks'}"
             lines = self.subject.text.splitlines()
-            places = dict.fromkeys((found.line, found.command.line))
+            places = dict.fromkeys((rank_read_once.line, rank_read_once.command.line))
             yield self.finding(
-                f"{_describe_why_copies_share_rank(found)}, so all {copies} get the same rank: the other ranks never"
-                " start, and all processes wait for them",
-                _advise_own_rank_for_each_copy(found),
+                f"{_describe_why_copies_share_rank(rank_read_once)}, so all {copies} get the same rank: the other"
+                " ranks never start, and all processes wait for them",
+                _advise_own_rank_for_each_copy(rank_read_once),
                 # As the file has them: quotes are what it is about.
                 cases=[self.case_at(line, lines[line - 1].strip()[:300]) for line in places],
             )

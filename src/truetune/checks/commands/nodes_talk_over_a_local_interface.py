@@ -85,9 +85,9 @@ def _local_interface_settings(file: CommandFile) -> Iterator[LocalInterface]:
     yield from _interface_settings_of_env_files(file, nodes)
     plain = list(enumerate(file.text.splitlines(), 1))
     for number, line in plain if _is_plain_script(file) else lines:
-        for found in SETS_INTERFACE.finditer(line):
+        for match in SETS_INTERFACE.finditer(line):
             if not line.lstrip().startswith("#"):
-                yield LocalInterface(found[1], found[2], nodes, number, found[0])
+                yield LocalInterface(match[1], match[2], nodes, number, match[0])
 
 
 def _interface_settings_of_env_files(file: CommandFile, nodes: int) -> Iterator[LocalInterface]:
@@ -100,10 +100,10 @@ def _interface_settings_of_env_files(file: CommandFile, nodes: int) -> Iterator[
                 continue
             path = Path(file.path).parent / name
             for line in lines_of_env_file(path):
-                found = SETS_INTERFACE.match(line)
-                if found is not None:
-                    where = f"{found[0]} of {path.name}"
-                    yield LocalInterface(found[1], found[2], nodes, command.line, where)
+                match = SETS_INTERFACE.match(line)
+                if match is not None:
+                    where = f"{match[0]} of {path.name}"
+                    yield LocalInterface(match[1], match[2], nodes, command.line, where)
 
 
 def _is_plain_script(file: CommandFile) -> bool:
@@ -115,7 +115,7 @@ def _node_count(file: CommandFile) -> int:
     """On how many nodes a file starts processes; 0 where it says nothing of them."""
     counts = [meeting.nodes for meeting in find_node_rendezvous(file)]
     counts.append(node_count_of_job(file) or 0)
-    counts += [int(found[1]) for found in NODES_VARIABLE.finditer(file.text)]
+    counts += [int(match[1]) for match in NODES_VARIABLE.finditer(file.text)]
     return max(counts)
 
 

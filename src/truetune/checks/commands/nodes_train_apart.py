@@ -131,8 +131,8 @@ def _nodes_and_tasks_per_node(
 ) -> tuple[int | None, int | None]:
     """The nodes that a command of srun runs on, and its tasks on each; None for what is not plain."""
     own = _words_before_torchrun(command)
-    asked = last_option(own, *NODES)
-    nodes = parse_digits(asked) if asked is not None else node_count_of_job(file) or 1
+    option = last_option(own, *NODES)
+    nodes = parse_digits(option) if option is not None else node_count_of_job(file) or 1
     per_node, total = _tasks_per_node_and_total(file, own)
     if per_node is not None:
         return nodes, parse_digits(per_node)

@@ -111,9 +111,9 @@ def _optimizer_offload_setting(launch: LaunchFiles) -> LocatedValue | None:
     if option is not None:
         return option if option.value == "cpu" else None
     for document in (launch.deepspeed, launch.accelerate):
-        found = line_of_optimizer_offload(document) if document is not None else None
-        if found is not None:
-            return found
+        located_value = line_of_optimizer_offload(document) if document is not None else None
+        if located_value is not None:
+            return located_value
     return None
 
 

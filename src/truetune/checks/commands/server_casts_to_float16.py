@@ -129,8 +129,8 @@ def _served_model_name(server: VllmServerCommand) -> str:
 
 def _is_quantized(server: VllmServerCommand, model: str, settings: Mapping[str, object]) -> bool:
     """Is the model quantized, by an option, its name or its own settings?"""
-    given = last_option(server.options, "--quantization", "-q", "--quantize")
-    is_named = given is not None or QUANTIZED.search(model) is not None
+    quantization_option = last_option(server.options, "--quantization", "-q", "--quantize")
+    is_named = quantization_option is not None or QUANTIZED.search(model) is not None
     return is_named or "quantization_config" in settings
 
 

@@ -316,18 +316,19 @@ def _oversized_adapter_rank(
     """The option that pads all adapters to a rank that none of them has; nothing where one of them
     is not here.
     """
-    given = parse_digits(last_option(options, "--max-lora-rank"))
+    max_lora_rank_option = parse_digits(last_option(options, "--max-lora-rank"))
     folders = adapters_by_served_name(server).values()
-    if not given or not folders:
+    if not max_lora_rank_option or not folders:
         return
     ranks = [_largest_adapter_rank(Path(file.path).parent / folder) for folder in folders]
     largest = max(rank or 0 for rank in ranks)
-    needed = next((rank for rank in LORA_RANKS if rank >= largest), given)
-    if all(ranks) and given >= FAR_TOO_WIDE * needed:
+    needed = next((rank for rank in LORA_RANKS if rank >= largest), max_lora_rank_option)
+    if all(ranks) and max_lora_rank_option >= FAR_TOO_WIDE * needed:
         yield SlowOption(
-            f"--max-lora-rank {given}",
-            f"--max-lora-rank {given} pads each adapter to rank {given}, although the largest has r={largest}: every"
-            f" layer computes and stores {given // largest} times as much",
+            f"--max-lora-rank {max_lora_rank_option}",
+            f"--max-lora-rank {max_lora_rank_option} pads each adapter to rank {max_lora_rank_option}, although the"
+            f" largest has r={largest}: every"
+            f" layer computes and stores {max_lora_rank_option // largest} times as much",
             f"set --max-lora-rank {needed}",
         )
 
@@ -392,8 +393,8 @@ def _quantized_file_name(model: str) -> str:
 
 def _small_concurrency_option(options: tuple[str, ...], name: str) -> Iterator[SlowOption]:
     """The option by which a server works on few requests at once, however much room its cache has."""
-    given = last_option(options, name)
-    cap = parse_digits(given)
+    option = last_option(options, name)
+    cap = parse_digits(option)
     if cap is not None and cap <= SMALL_CAP:
         few = (
             "one request at a time, and all others wait"
@@ -401,9 +402,9 @@ def _small_concurrency_option(options: tuple[str, ...], name: str) -> Iterator[S
             else f"{cap} requests at a time, and all others wait"
         )
         yield SlowOption(
-            f"{name} {given}",
-            f"{name} {given} answers {few}",
-            f"remove {name} {given} or set it to 64",
+            f"{name} {option}",
+            f"{name} {option} answers {few}",
+            f"remove {name} {option} or set it to 64",
         )
 
 

@@ -87,13 +87,13 @@ class ServerGetsNoGpu(CommandRule):
             yield from _generating_commands(file)
 
     def findings(self) -> Iterator[Finding]:
-        for found in (*_containers_without_gpu(self.subject), *_jobs_without_gpu(self.subject)):
+        for server in (*_containers_without_gpu(self.subject), *_jobs_without_gpu(self.subject)):
             yield self.finding(
-                f"{found.what} requests no GPU: "
-                + ("it stops, or runs on the CPU" if found.is_needed else "it runs on the CPU"),
-                found.fix,
-                severity="warning" if found.is_needed else "info",
-                cases=[self.case_of_command(found.command, found.command.text.strip())],
+                f"{server.what} requests no GPU: "
+                + ("it stops, or runs on the CPU" if server.is_needed else "it runs on the CPU"),
+                server.fix,
+                severity="warning" if server.is_needed else "info",
+                cases=[self.case_of_command(server.command, server.command.text.strip())],
             )
 
 

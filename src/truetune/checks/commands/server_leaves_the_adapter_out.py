@@ -80,14 +80,14 @@ class ServerLeavesTheAdapterOut(CommandRule):
         file = self.subject
         if any(word in file.text for word in LOADS_LATER):
             return
-        for found in (
+        for server in (
             *_llama_servers_without_adapter(file),
             *_vllm_servers_with_unnamed_mount(file),
         ):
             yield self.finding(
-                f"the server is started without the adapter {found.adapter}: the base model answers",
-                found.remedy,
-                cases=[self.case_of_command(found.command, found.command.text.strip())],
+                f"the server is started without the adapter {server.adapter}: the base model answers",
+                server.remedy,
+                cases=[self.case_of_command(server.command, server.command.text.strip())],
             )
 
 

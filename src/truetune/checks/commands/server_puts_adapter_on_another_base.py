@@ -98,13 +98,13 @@ class ServerPutsAdapterOnAnotherBase(CommandRule):
         """The places that the rule looks at: the servers with adapters."""
         yield from _vllm_servers_with_adapters(file)
         for command in file.commands:
-            found = (
+            adapter_on_model = (
                 _sglang_server_with_adapters(command)
                 or _tgi_server_with_adapters(command)
                 or _adapter_merge_by_script(file, command)
             )
-            if found is not None:
-                yield found
+            if adapter_on_model is not None:
+                yield adapter_on_model
 
     def findings(self) -> Iterator[Finding]:
         for one in self.examined_places(self.subject):

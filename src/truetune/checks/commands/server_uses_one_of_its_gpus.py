@@ -130,9 +130,9 @@ def _servers_with_gpus(file: CommandFile) -> Iterator[ServerGpus]:
         if in_container is not None:
             yield ServerGpus(server, in_container, command.line, f"{in_container} GPUs")
             continue
-        found = visible_gpus_of_command(file, command) or _gpus_of_lone_task(file, server)
-        if found is not None:
-            yield ServerGpus(server, found.gpus, found.line, found.text)
+        gpu_count = visible_gpus_of_command(file, command) or _gpus_of_lone_task(file, server)
+        if gpu_count is not None:
+            yield ServerGpus(server, gpu_count.gpus, gpu_count.line, gpu_count.text)
 
 
 def _gpus_of_lone_task(file: CommandFile, server: VllmServerCommand) -> GpuCount | None:

@@ -154,9 +154,11 @@ def _script_uses_of_input(file: CommandFile, step: MakingStep) -> Iterator[Model
             command.words_following(*words) is not None for words in SERVERS
         )
         has_adapter = any(ADAPTER_OPTION.match(word) for word in command.words)
-        given = last_option(command.words, *MODEL_OPTIONS, "-m", "--model-id")
-        if is_user and not has_adapter and given:
-            yield ModelUse(command, given, command.text.strip(), "", "the answers are those of")
+        model_id_option = last_option(command.words, *MODEL_OPTIONS, "-m", "--model-id")
+        if is_user and not has_adapter and model_id_option:
+            yield ModelUse(
+                command, model_id_option, command.text.strip(), "", "the answers are those of"
+            )
 
 
 def _has_plain_paths(file: CommandFile, step: MakingStep) -> bool:

@@ -76,16 +76,17 @@ class TasksTrainAlone(CommandRule):
         yield from find_lone_trainings(file)
 
     def findings(self) -> Iterator[Finding]:
-        for found in self.examined_places(self.subject):
+        for lone_trainings in self.examined_places(self.subject):
             yield self.finding(
-                f"{found.starter} starts {found.script} {found.times} times ({found.setting}), but nothing sets"
-                f" RANK, LOCAL_RANK and WORLD_SIZE: {found.times} separate trainings run on all rows, with no gain"
-                " in speed, and overwrite each other's checkpoints",
-                _advise_one_training_for_tasks(found, self.subject),
-                severity="error" if found.is_meant_for_several else "warning",
+                f"{lone_trainings.starter} starts {lone_trainings.script} {lone_trainings.times} times"
+                f" ({lone_trainings.setting}), but nothing sets"
+                f" RANK, LOCAL_RANK and WORLD_SIZE: {lone_trainings.times} separate trainings run on all rows, with"
+                " no gain in speed, and overwrite each other's checkpoints",
+                _advise_one_training_for_tasks(lone_trainings, self.subject),
+                severity="error" if lone_trainings.is_meant_for_several else "warning",
                 cases=[
-                    self.case_at(found.line, found.setting),
-                    self.case_of_command(found.command, found.command.text[:300]),
+                    self.case_at(lone_trainings.line, lone_trainings.setting),
+                    self.case_of_command(lone_trainings.command, lone_trainings.command.text[:300]),
                 ],
             )
 

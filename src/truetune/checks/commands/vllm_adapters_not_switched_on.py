@@ -97,8 +97,8 @@ def _max_rank_of_server(options: tuple[str, ...]) -> int | None:
     """The largest rank that the server takes; None where words from outside may say it."""
     if last_option(options, "--config") is not None or any("$" in word for word in options):
         return None
-    given = last_option(options, "--max-lora-rank")
-    return DEFAULT_RANK if given is None else parse_digits(given)
+    max_lora_rank_option = last_option(options, "--max-lora-rank")
+    return DEFAULT_RANK if max_lora_rank_option is None else parse_digits(max_lora_rank_option)
 
 
 def _uniform_adapter_rank(folder: Path) -> int | None:

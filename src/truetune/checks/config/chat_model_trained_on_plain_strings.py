@@ -143,23 +143,27 @@ class ChatModelTrainedOnPlainStrings(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None:
             return
-        config, found = self.subject, self._count_plain_rows()
-        if found.first is None or found.plain < found.rows or self._scripts_ask_without_template():
+        config, plain_rows = self.subject, self._count_plain_rows()
+        if (
+            plain_rows.first is None
+            or plain_rows.plain < plain_rows.rows
+            or self._scripts_ask_without_template()
+        ):
             return
         if config.stack == "openrlhf":
-            yield self._finding_on_openrlhf(found)
+            yield self._finding_on_openrlhf(plain_rows)
             return
-        what = "preference pairs" if "chosen" in found.columns else "rows"
-        columns = ", ".join(found.columns)
-        cases = [setting_case(config, config.spec.model or "", "model"), found.first]
+        what = "preference pairs" if "chosen" in plain_rows.columns else "rows"
+        columns = ", ".join(plain_rows.columns)
+        cases = [setting_case(config, config.spec.model or "", "model"), plain_rows.first]
         yield self.finding(
             f"{config.spec.model} is a chat model, but its {what} are plain strings ({columns}), so the chat"
             " template is not applied",
             f"write {columns} as lists of messages ([{{'role': 'user' or 'assistant', 'content': ...}}]); TRL"
             " applies the template only to such lists, even if its log says `Applying chat template`",
             cases=[*cases, *self._first_case_asking_with_template()],
-            count=found.plain,
-            total=found.rows,
+            count=plain_rows.plain,
+            total=plain_rows.rows,
         )
 
     def _finding_on_openrlhf(self, plain_rows: _PlainRows) -> Finding:

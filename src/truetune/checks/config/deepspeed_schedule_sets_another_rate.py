@@ -88,29 +88,33 @@ class DeepspeedScheduleSetsAnotherRate(ConfigRule):
     def measurement_if_clean(self) -> str:
         """What was measured: the settings' learning rate, and the one of DeepSpeed's schedule."""
         rate = self.subject.spec.training.learning_rate
-        found = self._deepspeed_schedule()
-        scheduled = f"{found.rate.schedule} up to {found.rate.peak:g}" if found else "sets none"
+        named_schedule = self._deepspeed_schedule()
+        scheduled = (
+            f"{named_schedule.rate.schedule} up to {named_schedule.rate.peak:g}"
+            if named_schedule
+            else "sets none"
+        )
         return f"learning_rate {rate}, the schedule of the DeepSpeed settings {scheduled}"
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         rate = config.spec.training.learning_rate
-        found = self._deepspeed_schedule()
-        if found is None or not rate or not found.rate.differs_from(rate):
+        named_schedule = self._deepspeed_schedule()
+        if named_schedule is None or not rate or not named_schedule.rate.differs_from(rate):
             return
         is_table = isinstance(config.raw.get("deepspeed"), Mapping)
-        written = f"{found.rate.key} {found.rate.peak:g}"
-        text = f"scheduler {found.rate.schedule}: " + (
-            written if found.rate.is_written else f"{written} by default"
+        written = f"{named_schedule.rate.key} {named_schedule.rate.peak:g}"
+        text = f"scheduler {named_schedule.rate.schedule}: " + (
+            written if named_schedule.rate.is_written else f"{written} by default"
         )
         yield self.finding(
-            _describe_rate_in_force(found.rate, rate),
-            _advise_how_rate_takes_force(found, rate),
+            _describe_rate_in_force(named_schedule.rate, rate),
+            _advise_how_rate_takes_force(named_schedule, rate),
             cases=[
                 setting_case(config, f"{rate:g}", "training.learning_rate"),
                 setting_case(config, text, "deepspeed")
                 if is_table
-                else Case(text, file=found.file, line=found.line),
+                else Case(text, file=named_schedule.file, line=named_schedule.line),
             ],
         )
 

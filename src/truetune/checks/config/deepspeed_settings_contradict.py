@@ -174,18 +174,22 @@ class DeepspeedSettingsContradict(ConfigRule):
     ) -> Iterator[Finding]:
         """Findings on numbers and precisions that the Trainer compares."""
         precisions = list(_differing_precisions(self.subject, settings))
-        found = [*_differing_numbers(self.subject, settings), *precisions]
-        if not found:
+        contradictions = [*_differing_numbers(self.subject, settings), *precisions]
+        if not contradictions:
             return
-        texts = [f"{one.deepspeed.text} against {one.run.text}" for one in found[:MAX_TOLD]]
-        more = f", and {len(found) - MAX_TOLD} more" if len(found) > MAX_TOLD else ""
+        texts = [
+            f"{one.deepspeed.text} against {one.run.text}" for one in contradictions[:MAX_TOLD]
+        ]
+        more = (
+            f", and {len(contradictions) - MAX_TOLD} more" if len(contradictions) > MAX_TOLD else ""
+        )
         yield self.finding(
             f"{settings.name} contradicts the run's settings ({'; '.join(texts)}{more}): the Trainer stops at the"
             " start",
-            f'write "auto" for {"it" if len(found) == 1 else "each of them"} in {settings.name}:'
+            f'write "auto" for {"it" if len(contradictions) == 1 else "each of them"} in {settings.name}:'
             f" the Trainer fills in its own value{ADVICE_ON_PRECISION if precisions else ''}",
             severity="error",
-            cases=[case for one in found for case in one],
+            cases=[case for one in contradictions for case in one],
         )
 
 

@@ -195,7 +195,7 @@ class DemoDataTrainedOwnRowsUnused(ConfigRule):
             if isinstance(about, Mapping)
         }
         others = self._texts_of_settings_and_jobs()
-        found = []
+        row_files = []
         for path in self._row_files_nearby():
             name = described.get(path.name, path.name)
             is_named = any(re.search(rf"\b{re.escape(one)}\b", others) for one in (name, path.stem))
@@ -204,8 +204,8 @@ class DemoDataTrainedOwnRowsUnused(ConfigRule):
                 and not HELD_OUT.search(path.stem)
                 and not is_demo_data_set(self.subject, path.stem)
             ):
-                found.append((name, path))
-        return found
+                row_files.append((name, path))
+        return row_files
 
     def _row_files_nearby(self) -> list[Path]:
         """The files of training rows beside the configuration and in the folder of data."""

@@ -130,10 +130,14 @@ class FsdpWithoutWrapPolicy(ConfigRule):
 
     def _fsdp_options(self) -> list[str]:
         """The words of `fsdp`: a text with spaces, or a list."""
-        given = self.subject.raw.get("fsdp")
-        if isinstance(given, str):
-            return given.lower().split()
-        return [str(one).lower() for one in given] if isinstance(given, (list, tuple)) else []
+        fsdp_setting = self.subject.raw.get("fsdp")
+        if isinstance(fsdp_setting, str):
+            return fsdp_setting.lower().split()
+        return (
+            [str(one).lower() for one in fsdp_setting]
+            if isinstance(fsdp_setting, (list, tuple))
+            else []
+        )
 
     def _wrap_policy(self) -> str | None:
         """The policy that fsdp_config names, or what stands for one: units by size; None where it names none."""

@@ -66,11 +66,13 @@ class MergeOverflowsInFloat16(ConfigRule):
         if str(config.raw.get(key)) not in ("float16", "fp16", "half"):
             return
         names = [model.name for model in merged_models(config)]
-        found = next((name for name in names if family_known_to_overflow_float16(name)), None)
-        if found is not None:
+        overflowing_name = next(
+            (name for name in names if family_known_to_overflow_float16(name)), None
+        )
+        if overflowing_name is not None:
             yield self.finding(
-                f"{key} is float16, and the activations of {found} pass its largest number: answers become empty or"
-                " repeat one token",
+                f"{key} is float16, and the activations of {overflowing_name} pass its largest number: answers"
+                " become empty or repeat one token",
                 f"set {key}: bfloat16",
                 cases=[setting_case(config, config.raw.get(key), key)],
             )

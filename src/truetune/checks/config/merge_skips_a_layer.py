@@ -38,7 +38,7 @@ The merged model gets a layer more. Leave it if you prune that layer on purpose.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from truetune.checks.config.evidence.parts_of_merge import MergedModel, slices_of_merge
@@ -71,20 +71,26 @@ class MergeSkipsALayer(ConfigRule):
         return f"slices: {len(slices_of_merge(self.subject))}"
 
     def findings(self) -> Iterator[Finding]:
-        if self.unmet() is not None:
-            return
+        """The findings on slices that end a layer before the next one, and on a last one that leaves out a layer."""
         slices = [sources for sources in slices_of_merge(self.subject) if sources]
+        if self.unmet() is not None or not slices:
+            return
         for before, behind in pairwise(slices):
             end, begin = before[0].layers, behind[0].layers
             if end is not None and begin is not None and begin[0] == end[1] + 1:
                 yield self._finding(before[0], end[1], f"the next slice begins at {begin[0]}")
-        last = slices[-1] if slices else []
-        for source in last:
+        yield from self._findings_on_last_slice(slices[-1])
+
+    def _findings_on_last_slice(self, sources: Sequence[MergedModel]) -> Iterator[Finding]:
+        """The finding on the first source of the last slice whose model has one layer more."""
+        for source in sources:
             published = published_config(source.name) if source.layers else None
-            count = published["num_hidden_layers"] if published is not None else None
-            if source.layers is not None and count == source.layers[1] + 1:
+            if source.layers is None or published is None:
+                continue
+            count = published["num_hidden_layers"]
+            if count == source.layers[1] + 1:
                 yield self._finding(source, source.layers[1], f"the model has {count} layers")
-                break
+                return
 
     def _finding(self, source: MergedModel, end: int, why: str) -> Finding:
         """The finding on a slice that ends a layer too early."""

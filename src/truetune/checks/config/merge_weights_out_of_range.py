@@ -118,8 +118,10 @@ class MergeWeightsOutOfRange(ConfigRule):
 def _constant(value: object) -> float | None:
     """The one number that a parameter has in all layers; None where it differs, or is not set."""
     if isinstance(value, list):
-        found = {_constant(one.get("value") if isinstance(one, Mapping) else one) for one in value}
-        return next(iter(found)) if len(found) == 1 else None
+        constants = {
+            _constant(one.get("value") if isinstance(one, Mapping) else one) for one in value
+        }
+        return next(iter(constants)) if len(constants) == 1 else None
     if isinstance(value, Mapping):
         return _constant(value.get("value")) if "filter" not in value else None
     return parse_setting_number(value)

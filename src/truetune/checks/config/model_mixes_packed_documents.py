@@ -109,10 +109,10 @@ class ModelMixesPackedDocuments(ConfigRule):
             or training.packing_strategy in ("wrapped", "greedy")
         ):
             return
-        found = self._mixing_part_and_remedy(model_type)
-        if found is None:
+        part_and_remedy = self._mixing_part_and_remedy(model_type)
+        if part_and_remedy is None:
             return
-        part, remedy = found
+        part, remedy = part_and_remedy
         yield self.finding(
             f"packed documents are mixed by the model itself: {part}",
             remedy,

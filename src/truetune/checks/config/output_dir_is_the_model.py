@@ -72,8 +72,8 @@ class OutputDirIsTheModel(ConfigRule):
 
     def _existing_folders(self, name: str) -> set[Path]:
         """The existing folders that a name means from here, and from the settings' folder."""
-        found = {
+        folders = {
             (base / Path(name).expanduser()).resolve()
             for base in (Path(), Path(self.subject.path).parent)
         }
-        return {path for path in found if path.is_dir()}
+        return {path for path in folders if path.is_dir()}

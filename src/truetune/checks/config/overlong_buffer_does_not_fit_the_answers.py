@@ -77,7 +77,7 @@ class _OverlongBuffer:
     """The buffer of a run that has it switched on, and the limits that it goes with."""
 
     length: RewardTrainingSetting
-    told: RewardTrainingSetting | None
+    manager_limit: RewardTrainingSetting | None
     """What the reward manager takes for the limit; None where it takes that of the answers"""
     limit: RewardTrainingSetting
     """Of the answers"""
@@ -110,43 +110,54 @@ class OverlongBufferDoesNotFitTheAnswers(ConfigRule):
         buffer = _overlong_buffer(self.subject) if self.unmet() is None else None
         if buffer is None:
             return
-        length, limit = buffer.length.number or 0, buffer.limit.number
-        told = limit if buffer.told is None else buffer.told.number
-        if buffer.told is not None and not buffer.told.is_written:
+        if buffer.manager_limit is not None and not buffer.manager_limit.is_written:
             yield self._finding(
                 buffer,
-                f"{buffer.told.key} is not set: verl stops at its start, for the overlong buffer is counted from it",
+                f"{buffer.manager_limit.key} is not set: verl stops at its start, for the overlong buffer is counted"
+                " from it",
                 f"set it to {buffer.limit.key}",
             )
-        elif told is not None and length >= told:
-            outcome = (
-                "verl stops at its start"
-                if length > told and buffer.told is not None
-                else "every answer is punished from its first token"
-            )
-            yield self._finding(
-                buffer,
-                f"the overlong buffer has {length:,.0f} of the {told:,.0f} tokens of an answer: {outcome}",
-                f"set {buffer.length.key} to {max(1, told // 5):.0f} (a fifth of the limit, as in DAPO)",
-            )
-        elif told is not None and limit is not None and told != limit:
-            yield self._finding_on_other_limit(buffer, length, told, limit)
+            return
+        length, answer_limit = buffer.length.number or 0, buffer.limit.number
+        limit = answer_limit if buffer.manager_limit is None else buffer.manager_limit.number
+        if limit is None:
+            return
+        if length >= limit:
+            yield self._finding_on_buffer_as_long_as_answers(buffer, length, limit)
+        elif answer_limit is not None and limit != answer_limit:
+            yield self._finding_on_other_limit(buffer, length, limit, answer_limit)
+
+    def _finding_on_buffer_as_long_as_answers(
+        self, buffer: _OverlongBuffer, length: float, limit: float
+    ) -> Finding:
+        """The finding on a buffer of all tokens that an answer may have, or of more."""
+        outcome = (
+            "verl stops at its start"
+            if length > limit and buffer.manager_limit is not None
+            else "every answer is punished from its first token"
+        )
+        return self._finding(
+            buffer,
+            f"the overlong buffer has {length:,.0f} of the {limit:,.0f} tokens of an answer: {outcome}",
+            f"set {buffer.length.key} to {max(1, limit // 5):.0f} (a fifth of the limit, as in DAPO)",
+        )
 
     def _finding_on_other_limit(
-        self, buffer: _OverlongBuffer, length: float, told: float, limit: float
+        self, buffer: _OverlongBuffer, length: float, limit: float, answer_limit: float
     ) -> Finding:
         """The finding on a limit of the reward manager that is not that of the answers."""
-        assert buffer.told is not None, "else there is one limit alone"
-        if told < limit:
-            outcome = f"answers of {told:,.0f} to {limit:,.0f} tokens are punished by more than the factor"
-        elif told - length >= limit:
+        assert buffer.manager_limit is not None, "else there is one limit alone"
+        if limit < answer_limit:
+            outcome = f"answers of {limit:,.0f} to {answer_limit:,.0f} tokens are punished by more than the factor"
+        elif limit - length >= answer_limit:
             outcome = "no answer is long enough to be punished"
         else:
             outcome = "cut answers get a part of the penalty alone"
         return self._finding(
             buffer,
-            f"{buffer.told.key} is {told:,.0f}, and answers have at most {limit:,.0f} tokens: {outcome}",
-            f"set it to {limit:.0f}, as {buffer.limit.key} is",
+            f"{buffer.manager_limit.key} is {limit:,.0f}, and answers have at most {answer_limit:,.0f} tokens:"
+            f" {outcome}",
+            f"set it to {answer_limit:.0f}, as {buffer.limit.key} is",
             is_warning=True,
         )
 
@@ -154,7 +165,7 @@ class OverlongBufferDoesNotFitTheAnswers(ConfigRule):
         self, buffer: _OverlongBuffer, message: str, remedy: str, *, is_warning: bool = False
     ) -> Finding:
         """A finding with the settings that it is about."""
-        written = (buffer.length, buffer.told, buffer.limit)
+        written = (buffer.length, buffer.manager_limit, buffer.limit)
         return self.finding(
             message,
             remedy,
@@ -173,9 +184,13 @@ def _overlong_buffer(config: Config) -> _OverlongBuffer | None:
         enabled = setting_or_default(config, f"{table}.enable")
         length = setting_or_default(config, f"{table}.len")
         if str(enabled.value).lower() == "true" and length.number is not None:
-            told = setting_or_default(config, limit_key) if limit_key else None
-            if told is not None and told.is_written and told.number is None:
+            manager_limit = setting_or_default(config, limit_key) if limit_key else None
+            if (
+                manager_limit is not None
+                and manager_limit.is_written
+                and manager_limit.number is None
+            ):
                 return None
             limit = reward_training_setting(config, "answer limit")
-            return _OverlongBuffer(length, told, limit)
+            return _OverlongBuffer(length, manager_limit, limit)
     return None

@@ -166,7 +166,7 @@ def _listed_data_sets(config: Config) -> list[Mapping[str, Any]]:
 
 def _hub_sets_trained_whole(config: Config) -> list[_SizedDataSet]:
     """The sets of the hub that are trained whole; none where one is not of a known size."""
-    found = []
+    sized_data_sets = []
     for entry in _listed_data_sets(config):
         path = str(entry.get("path"))
         if _local_file_of_lines(config, path) is not None:
@@ -174,8 +174,8 @@ def _hub_sets_trained_whole(config: Config) -> list[_SizedDataSet]:
         rows = PUBLISHED_ROWS.get(path.lower())
         if rows is None or _is_only_part_of_set_chosen(entry):
             return []
-        found.append(_SizedDataSet(path, rows))
-    return found
+        sized_data_sets.append(_SizedDataSet(path, rows))
+    return sized_data_sets
 
 
 def _local_row_files_with_counts(config: Config) -> list[_SizedDataSet]:

@@ -87,9 +87,9 @@ class PackingCrossContamination(ConfigRule):
         config, training = self.subject, self.subject.spec.training
         if not training.packing or training.method != "sft":
             return
-        found = _unmasked_packing_setting_with_remedy(config)
-        if found is not None:
-            field, value, remedy = found
+        setting_and_remedy = _unmasked_packing_setting_with_remedy(config)
+        if setting_and_remedy is not None:
+            field, value, remedy = setting_and_remedy
             yield self.finding(
                 f"packed documents attend to each other, which makes the model slightly worse: {value}",
                 remedy,
@@ -108,8 +108,12 @@ def _unmasked_packing_setting_with_remedy(config: Config) -> tuple[str, str, str
     if config.stack == "llama-factory" and training.packing_strategy == "greedy":
         return "training.packing_strategy", "packing without neat_packing", "set neat_packing: true"
     if config.stack == "axolotl" and not config.raw.get("diffusion_lm"):
-        found = _leaking_attention_and_remedy(config)
-        return None if found is None else ("training.attn_implementation", *found)
+        attention_and_remedy = _leaking_attention_and_remedy(config)
+        return (
+            None
+            if attention_and_remedy is None
+            else ("training.attn_implementation", *attention_and_remedy)
+        )
     return None
 
 

@@ -84,11 +84,11 @@ class PadMasksEosInPretraining(ConfigRule):
         """EOS and pad of the tokenizer; None where they, or it, are not here."""
         where = local_model_folder(self.subject)
         try:
-            found = read_json(where / "tokenizer_config.json") if where else None
+            tokenizer_config = read_json(where / "tokenizer_config.json") if where else None
         except TokenizerError:
             return None, None
-        return _token_text((found or {}).get("eos_token")), _token_text(
-            (found or {}).get("pad_token")
+        return _token_text((tokenizer_config or {}).get("eos_token")), _token_text(
+            (tokenizer_config or {}).get("pad_token")
         )
 
     def findings(self) -> Iterator[Finding]:

@@ -245,8 +245,8 @@ def _effect_on_answers_in_words(override: Override) -> str:
 
 def _merged_config(use: WeightUse) -> _MergedConfig | None:
     """config.json of the model that a use writes, where there is one."""
-    found = (read_model_config(folder, Path(use.file)) for folder in use.writes)
-    return next((_MergedConfig(*one) for one in found if one), None)
+    configs = (read_model_config(folder, Path(use.file)) for folder in use.writes)
+    return next((_MergedConfig(*one) for one in configs if one), None)
 
 
 def _config_to_edit(use: WeightUse) -> str:

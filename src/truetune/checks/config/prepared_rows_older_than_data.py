@@ -190,14 +190,16 @@ def _count_tokenized_rows(config: Config, name: str) -> int | None:
 
 def _write_times_of_encoded_data_sets(config: Config, name: str) -> list[float]:
     """When each encoded data set below a folder was written."""
-    found: dict[Path, float] = {}
+    times_by_folder: dict[Path, float] = {}
     for base in (Path(), Path(config.path).parent):
         folder = (base / Path(name).expanduser()).resolve()
         for depth in ("", "*/", "*/*/"):
             for path in folder.glob(f"{depth}*.json") if folder.is_dir() else ():
                 if path.name in SAVED:
-                    found[path.parent] = max(found.get(path.parent, 0.0), path.stat().st_mtime)
-    return list(found.values())
+                    times_by_folder[path.parent] = max(
+                        times_by_folder.get(path.parent, 0.0), path.stat().st_mtime
+                    )
+    return list(times_by_folder.values())
 
 
 def _format_time(seconds: float) -> str:

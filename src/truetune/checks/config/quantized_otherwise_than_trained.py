@@ -121,13 +121,13 @@ class QuantizedOtherwiseThanTrained(ConfigRule):
             return []
         folder = Path(config.path).parent
         files = sorted((*folder.glob("*.yaml"), *folder.glob("*.yml")))[:MAX_FILES]
-        found = []
+        quantizations = []
         for file in files:
             settings = _read_settings_or_empty(file) if file != Path(config.path) else {}
             block = settings.get("quantization")
             if isinstance(block, dict) and _do_settings_quantize_folder(settings, output):
-                found.append(_Quantization(file, block))
-        return found
+                quantizations.append(_Quantization(file, block))
+        return quantizations
 
     def findings(self) -> Iterator[Finding]:
         trained = self._quantization_block_of_training()

@@ -141,8 +141,8 @@ class RecipeBuildsAnotherModelRelease(ConfigRule):
             # transformers 5 writes both into one table.
             parameters = known.get("rope_parameters") or {}
             return bool(known.get("rope_scaling") or parameters.get("factor"))
-        found = RELEASE_IN_NAME.search(Path(self.subject.spec.model or "").name)
-        return None if found is None else found["minor"] is not None
+        match = RELEASE_IN_NAME.search(Path(self.subject.spec.model or "").name)
+        return None if match is None else match["minor"] is not None
 
     def findings(self) -> Iterator[Finding]:
         config, module = self.subject, self._model_builder_module_name()

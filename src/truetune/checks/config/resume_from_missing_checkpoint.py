@@ -81,15 +81,15 @@ class ResumeFromMissingCheckpoint(ConfigRule):
             return
         wanted = Path(name).expanduser()
         places = self._possible_folders(name)
-        found = next((place for place in places if place.is_dir()), None)
-        if found is None and not any(
+        existing_folder = next((place for place in places if place.is_dir()), None)
+        if existing_folder is None and not any(
             place.parent.is_dir() and len(wanted.parts) > 1 for place in places
         ):
             return
-        if found is None or not (found / "trainer_state.json").is_file():
+        if existing_folder is None or not (existing_folder / "trainer_state.json").is_file():
             yield self.finding(
-                f"{name} {'has no trainer_state.json' if found else 'does not exist'}: there is nothing to resume"
-                " from",
+                f"{name} {'has no trainer_state.json' if existing_folder else 'does not exist'}: there is nothing to"
+                " resume from",
                 "set resume_from_checkpoint to a checkpoint-N folder of the run, or remove resume_from_checkpoint",
                 cases=[setting_case(config, name, "training.resume_from_checkpoint")],
             )

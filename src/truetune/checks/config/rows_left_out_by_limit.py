@@ -253,16 +253,16 @@ def _axolotl_and_torchtune_row_limits(config: Config) -> Iterator[_RowLimit]:
     """The parts that Axolotl and torchtune take of their data sets."""
     for key, item in _data_set_tables(config):
         path, split, shards = item.get("path"), item.get("split"), item.get("shards")
-        found = SLICE.fullmatch(split) if isinstance(split, str) else None
+        match = SLICE.fullmatch(split) if isinstance(split, str) else None
         data = _file_of_table(config, item)
         if data is None or (not isinstance(path, str) and config.stack == "axolotl"):
             continue
-        if found is not None:
-            is_share = found["percent"] is not None
-            if is_share and int(found["rows"]) >= MIN_MEANT_PERCENTAGE:
+        if match is not None:
+            is_share = match["percent"] is not None
+            if is_share and int(match["rows"]) >= MIN_MEANT_PERCENTAGE:
                 continue
             yield _RowLimit(
-                data, int(found["rows"]), f"{key}.split", split, f"split: {split}", is_share
+                data, int(match["rows"]), f"{key}.split", split, f"split: {split}", is_share
             )
         elif isinstance(shards, int) and shards > 1 and config.stack == "axolotl":
             share = math.ceil(100 / shards)

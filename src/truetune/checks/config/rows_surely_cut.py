@@ -164,20 +164,22 @@ class RowsSurelyCut(ConfigRule):
         """Findings on the rows that pass the limit of the settings, by what their trainer does with
         them.
         """
-        config, found = self.subject, self._measure_long_rows()
+        config, long_rows = self.subject, self._measure_long_rows()
         # truetune's own trainer cuts each row before it packs.
         joins_rows = config.spec.training.packing and config.stack != "truetune"
         if config.limit is None or joins_rows:
             return
-        if found.first is None or found.too_long < MIN_SHARE * found.rows:
+        if long_rows.first is None or long_rows.too_long < MIN_SHARE * long_rows.rows:
             return
         is_dropped = _are_long_rows_dropped(config)
         if config.stack == "llama-factory":
-            yield self._finding_on_limit_of_prompt_and_answer(found)
-        elif not is_dropped and is_nearly_all(found.unanswered, found.rows):
-            yield self._finding_on_lost_answers(found)
+            yield self._finding_on_limit_of_prompt_and_answer(long_rows)
+        elif not is_dropped and is_nearly_all(long_rows.unanswered, long_rows.rows):
+            yield self._finding_on_lost_answers(long_rows)
         else:
-            yield self._finding_on_long_rows(found, found.first, "dropped" if is_dropped else "cut")
+            yield self._finding_on_long_rows(
+                long_rows, long_rows.first, "dropped" if is_dropped else "cut"
+            )
 
     def _finding_on_long_rows(self, long_rows: _LongRows, first: Case, fate: str) -> Finding:
         """The finding that rows are dropped, or lose their ends."""

@@ -75,13 +75,13 @@ class RunResumesUnasked(ConfigRule):
             return
         for base in (Path(), Path(config.path).parent):
             folder = base / Path(training.output_dir).expanduser()
-            found = [
+            checkpoints = [
                 p
                 for p in folder.glob("checkpoint-*")
                 if p.is_dir() and p.name.rpartition("-")[2].isdecimal()
             ]
-            if found:
-                last = max(found, key=lambda path: int(path.name.rpartition("-")[2]))
+            if checkpoints:
+                last = max(checkpoints, key=lambda path: int(path.name.rpartition("-")[2]))
                 yield self.finding(
                     (
                         f"the run does not start from the base model: it resumes from {last.name} of an earlier run"
@@ -95,6 +95,6 @@ class RunResumesUnasked(ConfigRule):
                         setting_case(config, training.output_dir, "training.output_dir"),
                         Case(last.name, file=str(last)),
                     ],
-                    count=len(found),
+                    count=len(checkpoints),
                 )
                 return

@@ -257,6 +257,29 @@ class ServedTemplateDiffers(ConfigRule):
             place = "datasets.0.chat_template"
         return setting_case(self.subject, name, place)
 
+    def _may_saved_template_be_meant(self, name: str, marker: str) -> bool:
+        """May the template be what is wanted: is it saved with the weights, and written in tokens that the settings
+        add?
+        """
+        if self._is_tokenizer_saved_with_other_template(name):
+            return False
+        training = self.subject.spec.training
+        added = {*training.added_tokens, *training.special_tokens.values()}
+        has_foreign_token = any(token not in added for token in CONTROL_TOKEN.findall(marker))
+        return not has_foreign_token or name in SAVED_TEMPLATES
+
+    def _remedy_by_template_of_family(self, key: str) -> str:
+        """How the stack is told to take the template of the model's own family."""
+        config = self.subject
+        if config.stack == "trl":
+            return f"remove {key}: the model already has its own chat format"
+        if config.stack == "ms-swift":
+            return f"remove {key}: ms-swift then takes the model's own template"
+        family = chat_model_family(config.spec.model or "")
+        if config.stack == "llama-factory" and family is not None and family.llama_factory:
+            return f"set {key}: {family.llama_factory}, LLaMA-Factory's template for this model"
+        return f"set {key} to the template of the model's own family, which servers take from the tokenizer"
+
     def _findings_on_model_name(self, key: str, name: str, marker: str) -> Iterator[Finding]:
         """Findings on a template of another family than the chat model's, by the model's name."""
         config, mark = self.subject, self._mark_of_named_model()
@@ -264,28 +287,14 @@ class ServedTemplateDiffers(ConfigRule):
             mark is None
             or mark == first_mark_without_role(marker)
             or self._is_served_as_trained(marker)
+            or self._may_saved_template_be_meant(name, marker)
         ):
             return
-        training = config.spec.training
-        added = {*training.added_tokens, *training.special_tokens.values()}
-        tokens = [token for token in CONTROL_TOKEN.findall(marker) if token not in added]
-        # What is saved with the weights, and written in tokens that the settings add, may be what is wanted.
-        if not self._is_tokenizer_saved_with_other_template(name) and (
-            not tokens or name in SAVED_TEMPLATES
-        ):
-            return
-        remedy = f"set {key} to the template of the model's own family, which servers take from the tokenizer"
-        family = chat_model_family(config.spec.model or "")
-        if config.stack == "trl":
-            remedy = f"remove {key}: the model already has its own chat format"
-        elif config.stack == "llama-factory" and family is not None and family.llama_factory:
-            remedy = f"set {key}: {family.llama_factory}, LLaMA-Factory's template for this model"
-        elif config.stack == "ms-swift":
-            remedy = f"remove {key}: ms-swift then takes the model's own template"
         yield self.finding(
             f"{key} {name} writes {first_mark_without_role(marker)} before a question, but {config.spec.model}"
             f" belongs to a family that writes {mark}" + self._describe_effect_of_own_template(),
-            self._remedy_by_fitting_strategy_or_template() or remedy,
+            self._remedy_by_fitting_strategy_or_template()
+            or self._remedy_by_template_of_family(key),
             evidence=[
                 "inferred from the model's name: no chat template of its tokenizer is on this machine"
             ],

@@ -119,7 +119,10 @@ class SettingOverruled(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         yield from self._findings_on_warmup_twice()
-        yield from self._findings_on_epochs_cut_short()
+        if self.subject.stack == "torchtune":
+            yield from self._findings_on_short_epochs_of_torchtune()
+        else:
+            yield from self._findings_on_epochs_cut_short()
         yield from self._findings_on_unread_settings()
         yield from self._findings_on_lora_settings_adapter_decides()
         yield from self._findings_on_roles_beside_train_on_inputs()
@@ -346,12 +349,8 @@ class SettingOverruled(ConfigRule):
     def _findings_on_epochs_cut_short(self) -> Iterator[Finding]:
         """Findings on a limit of steps that ends the run long before the epochs that are asked for."""
         config, training = self.subject, self.subject.spec.training
-        if config.stack == "torchtune":
-            yield from self._findings_on_short_epochs_of_torchtune()
-            return
-        epochs, limit = training.num_train_epochs, training.max_steps or 0
-        both_set = {"training.num_train_epochs", "training.max_steps"} <= {*config.places}
-        if not (both_set and epochs and epochs >= 1 and limit > 0):
+        epochs, limit = training.num_train_epochs or 0, training.max_steps or 0
+        if not _are_epochs_and_steps_written(config) or epochs < 1 or limit <= 0:
             return
         whole = _steps_without_limit(config)
         # Where the rows are not here, nobody knows how long the epochs would be, and the limit may well be meant.
@@ -397,6 +396,11 @@ class SettingOverruled(ConfigRule):
                 setting_case(config, f"{epochs:g}", "training.num_train_epochs"),
             ],
         )
+
+
+def _are_epochs_and_steps_written(config: Config) -> bool:
+    """Do the settings themselves name both the number of epochs and the limit of steps?"""
+    return {"training.num_train_epochs", "training.max_steps"} <= {*config.places}
 
 
 def _steps_without_limit(config: Config) -> OptimizerSteps | None:

@@ -174,11 +174,11 @@ def _sliced_axolotl_sets(config: Config) -> Iterator[_LimitedFile]:
     """The slices that Axolotl takes of its evaluation sets."""
     for index, item in numbered_tables_of_list(config, "test_datasets"):
         path, split = item.get("path"), item.get("split")
-        found = SPLIT_OF_ROWS.fullmatch(split) if isinstance(split, str) else None
-        if found is None or not isinstance(path, str) or not isinstance(split, str):
+        match = SPLIT_OF_ROWS.fullmatch(split) if isinstance(split, str) else None
+        if match is None or not isinstance(path, str) or not isinstance(split, str):
             continue
         # The settings know a file by the name that it is found under.
         for file in config.spec.eval_data:
             if Path(file).name == Path(path).name:
                 key = f"test_datasets.{index}.split"
-                yield _LimitedFile(file, int(found["rows"]), bool(found["percent"]), key, split)
+                yield _LimitedFile(file, int(match["rows"]), bool(match["percent"]), key, split)

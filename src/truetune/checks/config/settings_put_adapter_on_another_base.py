@@ -105,8 +105,8 @@ class SettingsPutAdapterOnAnotherBase(ConfigRule):
     def _bases_of_adapters(self) -> list[tuple[str, Path]]:
         """The bases of the adapters that are named and here, each with its file."""
         names = str(self.subject.spec.training.adapter or "").split(",")
-        found = (base_of_adapter(name.strip(), self.subject.path) for name in names if name.strip())
-        return [base for base in found if base is not None]
+        bases = (base_of_adapter(name.strip(), self.subject.path) for name in names if name.strip())
+        return [base for base in bases if base is not None]
 
     def _uses_of_written_adapter(self) -> list[WeightUse]:
         """The uses that other files make of the adapter which this run writes."""

@@ -143,13 +143,13 @@ class AdvantagesExplode(LogRule):
 
     def _evidence(self, steps: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[str, ...]:
         """Where it is, and what the loss and the gradient do there."""
-        found = [describe_steps(steps)]
+        lines = [describe_steps(steps)]
         for name in ("loss", "grad_norm"):
             curve = self.subject.curve(name).finite()
             there = curve.value[np.isin(curve.step, steps)]
             if there.size:
                 worst = float(there[np.argmax(np.abs(there))])
-                found.append(
+                lines.append(
                     f"{name} is up to {worst:.3g} there, {np.median(curve.value):.3g} in the median"
                 )
-        return tuple(found)
+        return tuple(lines)

@@ -151,9 +151,9 @@ def _frequency_and_size_settings(
     samples.
     """
     names = dict.fromkeys(name for kind in kinds for name in SETTINGS_OF_KIND[kind])
-    found = [one for name in names for one in beside.settings_named(name) if one.line]
+    settings_beside = [one for name in names for one in beside.settings_named(name) if one.line]
     # `eval_steps: 10` sets how often and that it is by steps: one line, once.
-    return list({(one.file, one.line): one for one in reversed(found)}.values())[::-1]
+    return list({(one.file, one.line): one for one in reversed(settings_beside)}.values())[::-1]
 
 
 def _format_duration(seconds: float) -> str:

@@ -33,10 +33,10 @@ def explain_missing_metric(
     """Explain an exception about a metric that no evaluation gave; None for any other exception, or
     without evaluations.
     """
-    found = MISSING_NAME.search(text)
-    if message is None or message.name != EVALUATION_SETTINGS or found is None:
+    match = MISSING_NAME.search(text)
+    if message is None or message.name != EVALUATION_SETTINGS or match is None:
         return None
-    name = found["name"]
+    name = match["name"]
     given = evaluated_metrics(log)
     if name in given or not (given or log.curve("eval_runtime")):
         return None

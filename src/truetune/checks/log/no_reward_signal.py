@@ -104,13 +104,7 @@ class NoRewardSignal(LogRule):
             yield self._finding_on_equal_rewards_per_prompt(
                 share, f"in every one of {share.step.size:,} records"
             )
-        elif (
-            share
-            and min(
-                float(np.median(share.value)), self._early_share_of_prompts_without_spread(share)
-            )
-            >= MIN_DEAD_SHARE
-        ):
+        elif self._is_share_large_from_the_start(share):
             yield self._finding_on_equal_rewards_per_prompt(
                 share,
                 f"for {np.median(share.value):.0%} of the prompts, from the start on",
@@ -169,6 +163,12 @@ class NoRewardSignal(LogRule):
             count=len(silent),
             total=len(functions),
         )
+
+    def _is_share_large_from_the_start(self, share: Curve) -> bool:
+        """Have most prompts answers with equal rewards, in the whole run and in its beginning?"""
+        if not share or float(np.median(share.value)) < MIN_DEAD_SHARE:
+            return False
+        return self._early_share_of_prompts_without_spread(share) >= MIN_DEAD_SHARE
 
     def _early_share_of_prompts_without_spread(self, share: Curve) -> float:
         """The median share of prompts without a spread of rewards, over the first quarter of the

@@ -112,7 +112,7 @@ class OnlyTheFormatIsLearned(LogRule):
 
     def _functions(self, words: re.Pattern[str]) -> Mapping[str, Curve]:
         """The mean rewards of the functions whose name has one of these words."""
-        found = {}
+        functions = {}
         for logged, curve in self.subject.curves.items():
             match = FUNCTION_MEAN.fullmatch(logged)
             is_about_form = match is not None and FORM_WORDS.search(match["name"]) is not None
@@ -122,8 +122,8 @@ class OnlyTheFormatIsLearned(LogRule):
             finite = curve.finite()
             is_known = finite.step.size >= MIN_RECORDS and finite.value.any()
             if (words is FORM_WORDS) == is_about_form and is_known:
-                found[match["name"]] = finite
-        return found
+                functions[match["name"]] = finite
+        return functions
 
 
 def _is_learned(form: Curve) -> bool:

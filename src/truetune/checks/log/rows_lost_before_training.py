@@ -120,16 +120,18 @@ class RowsLostBeforeTraining(OutputRule):
     def measurement_if_clean(self) -> str:
         """The rows that the trainer counts, beside those of the files."""
         rows = self._rows_of_settings()
-        said = self._rows_said_to_be_too_long()
-        if said is not None and (rows is None or not self._rows_counted_by_trainer()):
-            return f"{said.dropped:,} of {said.before:,} rows are dropped because they are too long"
+        rows_too_long = self._rows_said_to_be_too_long()
+        if rows_too_long is not None and (rows is None or not self._rows_counted_by_trainer()):
+            return f"{rows_too_long.dropped:,} of {rows_too_long.before:,} rows are dropped because they are too long"
         assert rows is not None, "else the rule is not judged"
         return f"the trainer counts {self._rows_counted_by_trainer():,} rows, the files hold {rows.rows:,}"
 
     def findings(self) -> Iterator[Finding]:
-        said = self._rows_said_to_be_too_long()
-        if said is not None and said.dropped >= max(MIN_LOST, MIN_SHARE_TOO_LONG * said.before):
-            yield self._finding_on_rows_too_long(said)
+        rows_too_long = self._rows_said_to_be_too_long()
+        if rows_too_long is not None and rows_too_long.dropped >= max(
+            MIN_LOST, MIN_SHARE_TOO_LONG * rows_too_long.before
+        ):
+            yield self._finding_on_rows_too_long(rows_too_long)
             return
         rows, examples = self._rows_of_settings(), self._rows_counted_by_trainer()
         if rows is None or not examples:

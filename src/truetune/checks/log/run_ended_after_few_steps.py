@@ -118,31 +118,31 @@ class RunEndedAfterFewSteps(LogRule):
 
     def measurement_if_clean(self) -> str:
         """The number of optimizer steps that the run made."""
-        made = steps_of_ended_log(self.subject)
-        assert made is not None, "else the rule is not judged"
-        return f"{made.most:,} optimizer steps in all"
+        optimizer_steps = steps_of_ended_log(self.subject)
+        assert optimizer_steps is not None, "else the rule is not judged"
+        return f"{optimizer_steps.most:,} optimizer steps in all"
 
     def findings(self) -> Iterator[Finding]:
-        log, made = self.subject, steps_of_ended_log(self.subject)
-        if made is None or log.kind not in self.kinds or self.unmet() is not None:
+        log, optimizer_steps = self.subject, steps_of_ended_log(self.subject)
+        if optimizer_steps is None or log.kind not in self.kinds or self.unmet() is not None:
             return
-        if made.planned is not None:
-            yield self._finding_on_early_end(made, made.planned)
+        if optimizer_steps.planned is not None:
+            yield self._finding_on_early_end(optimizer_steps, optimizer_steps.planned)
             return
         if log.epochs_at_end < WHOLE:
-            yield from self._findings_on_trial_length(made)
+            yield from self._findings_on_trial_length(optimizer_steps)
             return
-        if made.most >= SCARCE or self._has_learned():
+        if optimizer_steps.most >= SCARCE or self._has_learned():
             return
         loss = log.curve("loss").finite()
-        plural = "s" * (made.most != 1)
+        plural = "s" * (optimizer_steps.most != 1)
         packed = _measure_packed_run(log)
         yield self.finding(
-            f"the run made only {made.most:,} optimizer step{plural} in all, too few to learn from: its loss went from"
-            f" {loss.value[0]:.4g} to {loss.value[-1]:.4g}",
-            _remedy(made, packed),
-            severity="warning" if made.most < FEW else "info",
-            evidence=(made.why, *_evidence_of_packing(packed)),
+            f"the run made only {optimizer_steps.most:,} optimizer step{plural} in all, too few to learn from: its"
+            f" loss went from {loss.value[0]:.4g} to {loss.value[-1]:.4g}",
+            _remedy(optimizer_steps, packed),
+            severity="warning" if optimizer_steps.most < FEW else "info",
+            evidence=(optimizer_steps.why, *_evidence_of_packing(packed)),
             figure=draw_curves("loss", {"loss": loss}),
         )
 

@@ -79,6 +79,23 @@ MIN_LAST_PROBABILITY = 0.02
 """Twice the 0.01 from which on verl's questions and answers say that the engine computes otherwise"""
 
 
+def _limits_of_growth(name: str) -> tuple[float, float]:
+    """(times that a difference has grown, what it is at the end), from which on it is a fault."""
+    if name in SAMPLER_KLS:
+        return MIN_KL_GROWTH, MIN_LAST_KL
+    return MIN_GROWTH, MIN_LAST_PROBABILITY if name in PROBABILITY_DIFFERENCES else MIN_LAST
+
+
+def _describe_jump(curve: Curve, first: float, last: float) -> str:
+    """Where a difference jumps, as a part of a sentence; empty where it grows smoothly."""
+    # The steepest part of a smooth growth is no jump; it may be the last records.
+    highest = max(last, float(np.median(curve.value[-FIRST_RECORDS:])))
+    for place, rise in find_lasting_rises(curve.value):
+        if rise >= MIN_JUMP_SHARE * (highest - first):
+            return f", with a jump at step {curve.step[place]:,.0f}"
+    return ""
+
+
 class SamplerDriftsFromTheTrainer(LogRule):
     code = "LOG188"
     fault = Fault.TRAINED_COMPLETIONS_NOT_AS_SAMPLED
@@ -108,10 +125,7 @@ class SamplerDriftsFromTheTrainer(LogRule):
         if self.subject.kind != "reinforcement" or not curve:
             return
         is_kl = name in SAMPLER_KLS
-        is_of_probabilities = name in PROBABILITY_DIFFERENCES
-        growth, least = (MIN_KL_GROWTH, MIN_LAST_KL) if is_kl else (MIN_GROWTH, MIN_LAST)
-        if is_of_probabilities:
-            least = MIN_LAST_PROBABILITY
+        growth, least = _limits_of_growth(name)
         # Large in most of the run, for a KL from the start: the other rule's.
         usual = float(np.median(curve.value))
         if usual >= largest_usual_difference(name) and (not is_kl or curve.value[0] >= least):
@@ -119,24 +133,20 @@ class SamplerDriftsFromTheTrainer(LogRule):
         first, last = float(np.median(curve.value[:FIRST_RECORDS])), ends_of_curve(curve).last
         if last < max(least, growth * first):
             return
-        # The steepest part of a smooth growth is no jump; it may be the last records.
-        highest = max(last, float(np.median(curve.value[-FIRST_RECORDS:])))
-        rises = [
-            place
-            for place, rise in find_lasting_rises(curve.value)
-            if rise >= MIN_JUMP_SHARE * (highest - first)
-        ]
-        where = f", with a jump at step {curve.step[rises[0]]:,.0f}" if rises else ""
-        figures = "probabilities" if is_of_probabilities else "log-probabilities"
-        correlation = self.subject.curve(SAMPLER_CORRELATION).finite()
-        yield self.finding(
-            (
+        where = _describe_jump(curve, first, last)
+        figures = "probabilities" if name in PROBABILITY_DIFFERENCES else "log-probabilities"
+        message = (
+            f"the {figures} of sampler and trainer differ by {first:.2g} per token at first and"
+            f" by {last:.2g} at the end{where}: the updates do not reach the sampler"
+        )
+        if is_kl:
+            message = (
                 f"the KL of sampler and trainer grows from {first:.2g} to {last:.2g} per token{where}: the"
                 " answers are those of another policy than the one that is trained"
-                if is_kl
-                else f"the {figures} of sampler and trainer differ by {first:.2g} per token at first and"
-                f" by {last:.2g} at the end{where}: the updates do not reach the sampler"
-            ),
+            )
+        correlation = self.subject.curve(SAMPLER_CORRELATION).finite()
+        yield self.finding(
+            message,
             "compare the norm of one weight in the sampler with the trainer's after an update; look at sleep mode, at"
             " whether a LoRA adapter is loaded and asked for, and at the weights' names on both sides; then sample from"
             " newer weights (a smaller max_async_level) or lower learning_rate",

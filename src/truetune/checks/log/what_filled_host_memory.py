@@ -66,8 +66,8 @@ def find_memory_cause_before_first_step(text: str, beside: FilesBeside) -> HostM
         _cause_of_optimizer_states,
         _cause_of_float32_load,
     )
-    found = (find(text, beside) for find in finders)
-    return next((one for one in found if one is not None), None)
+    causes = (find(text, beside) for find in finders)
+    return next((one for one in causes if one is not None), None)
 
 
 def find_memory_cause_at_any_time(
@@ -88,8 +88,8 @@ def find_memory_cause_at_any_time(
         finders.insert(0, _cause_of_logits_on_host)
         # Last: nothing says that they are moved to the machine's memory.
         finders.append(_cause_of_kept_logits)
-    found = (find(text, beside) for find in finders)
-    return next((one for one in found if one is not None), None)
+    causes = (find(text, beside) for find in finders)
+    return next((one for one in causes if one is not None), None)
 
 
 def describe_rows_in_a_list(beside: FilesBeside, *, of_worker: bool) -> str:

@@ -44,9 +44,9 @@ class TrainedFormat(NamedTuple):
 
 def find_trained_format_beside(folder: Path) -> TrainedFormat | None:
     """The one form that the settings in a folder, or in the one above, train; None where none is said, or several."""
-    found = list(_formats_in(folder)) or list(_formats_in(folder.parent))
-    marks = {one.mark for one in found}
-    return found[0] if len(marks) == 1 else None
+    trained_formats = list(_formats_in(folder)) or list(_formats_in(folder.parent))
+    marks = {one.mark for one in trained_formats}
+    return trained_formats[0] if len(marks) == 1 else None
 
 
 def _formats_in(folder: Path) -> Iterator[TrainedFormat]:

@@ -142,8 +142,10 @@ class ModelfileParametersUnfit(ModelfileRule):
 
     def _stop_strings(self) -> dict[str, Instruction]:
         """The stop strings, each with the instruction that gives it."""
-        found = (one for one in self.subject.all("parameter") if one.value.startswith("stop"))
-        return {one.value[len("stop") :].strip().strip('"'): one for one in found}
+        instructions = (
+            one for one in self.subject.all("parameter") if one.value.startswith("stop")
+        )
+        return {one.value[len("stop") :].strip().strip('"'): one for one in instructions}
 
     def _findings_on_stops_in_answers(self) -> Iterator[Finding]:
         """Stop strings that stand in the middle of the answers which the model was trained on."""

@@ -142,8 +142,8 @@ def _begins_with_prompt_text(row: Conversation) -> bool:
         # A bare question may be repeated as a manner of answering; a template's header behind it is none.
         behind = completion[len(prompt) :]
         return MARKED.search(prompt) is not None or is_question_framed_by_template("", behind)
-    before, found, behind = completion.partition(prompt)
-    return bool(found) and is_question_framed_by_template(before, behind)
+    before, repeated, behind = completion.partition(prompt)
+    return bool(repeated) and is_question_framed_by_template(before, behind)
 
 
 def _repeated_text(row: Conversation) -> str:

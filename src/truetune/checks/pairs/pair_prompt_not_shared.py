@@ -173,9 +173,9 @@ def _prompt_fault_of_strings(row: Conversation) -> PromptFault:
 
 def _do_both_hold_rendered_prompt(prompt: str, chosen: str, rejected: str) -> bool:
     """Do both sides begin with a turn that asks the prompt: the whole conversation, rendered by a template?"""
-    before, found, _ = chosen.partition(prompt)
+    before, repeated, _ = chosen.partition(prompt)
     return (
-        bool(found)
+        bool(repeated)
         and rejected.startswith(before + prompt)
         and ASKING_TURN.search(before) is not None
     )

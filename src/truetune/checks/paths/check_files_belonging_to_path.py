@@ -78,14 +78,17 @@ def _check_project_beside_model(
         # A vocabulary is a text file, too.
         if not path.is_file() or path.name in VOCABULARIES:
             continue
-        found = kinds_or_none(path)
-        is_wanted = bool(found) and (
-            found[0] == "log"
+        input_kinds = kinds_or_none(path)
+        is_wanted = bool(input_kinds) and (
+            input_kinds[0] == "log"
             # Sources are judged with the commands and settings beside them.
-            or (not has_sources and (found[0] == "commands" or found[0] in config_readers()))
+            or (
+                not has_sources
+                and (input_kinds[0] == "commands" or input_kinds[0] in config_readers())
+            )
         )
         if is_wanted:
-            check_member(str(path), found, seen)
+            check_member(str(path), input_kinds, seen)
 
 
 def _take_script_rows_if_none_named(

@@ -13,6 +13,7 @@ from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.reports import Subject
 from truetune.settings.config import Config
 from truetune.settings.recognise_input_kind import title_of_kind
+from truetune.settings.run_spec import RunSpec
 from truetune.settings.stacks.read_config_of_any_stack import read_config
 from truetune.settings.stacks.registry import config_readers
 
@@ -28,12 +29,7 @@ def check_settings_file(path: str, seen: PathsCheck) -> None:
             Subject(title_of_kind(config.stack), path, (("keys of", config.version),))
         )
         return
-    over = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set}
-    # TRL's own default cuts at 1,024, and its table of defaults knows where: a limit from here would override that.
-    length = {} if config.stack == "trl" else {"max_length": config.limit}
-    run = config.spec.model_copy(update=length | over)
-    # What the trainer cached is what it will train on, whatever the rows say by now.
-    run = run.model_copy(update={"data": (*run.data, *find_folder_of_tokenized_rows(config))})
+    run = _run_of_config(config, seen.spec)
     seen.trainers.add_config(config)
     seen.judged.append(judge_settings(config, seen.spec, seen.uses))
     facts = [
@@ -80,6 +76,16 @@ def _is_prompt_the_trainers_own(config: Config, seen: PathsCheck) -> bool:
     torchtune's templates have the marks of the published ones: who names a tokenizer beside a recipe says which.
     """
     return config.own_prompt and not (config.stack == "torchtune" and seen.spec.tokenizer)
+
+
+def _run_of_config(config: Config, named: RunSpec) -> RunSpec:
+    """The run that settings describe, with what the user names instead, and with the rows that its trainer cached."""
+    over = {name: getattr(named, name) for name in named.model_fields_set}
+    # TRL's own default cuts at 1,024, and its table of defaults knows where: a limit from here would override that.
+    length = {} if config.stack == "trl" else {"max_length": config.limit}
+    run = config.spec.model_copy(update=length | over)
+    # What the trainer cached is what it will train on, whatever the rows say by now.
+    return run.model_copy(update={"data": (*run.data, *find_folder_of_tokenized_rows(config))})
 
 
 def _do_settings_train(config: Config) -> bool:

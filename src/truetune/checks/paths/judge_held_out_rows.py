@@ -58,8 +58,8 @@ def _add_errors_of_held_out_rows(
         return  # the comparison with the training rows says what is wrong with the file
     of_rows = Judgement.of([*seen.judged, _judgement_of_report(of_training)])
     known = {finding.code for finding in of_rows.findings}
-    found = Judgement.of([*own.judged, _judgement_of_report(report)]).findings
-    fresh = [one for one in found if one.code not in known]
+    findings = Judgement.of([*own.judged, _judgement_of_report(report)]).findings
+    fresh = [one for one in findings if one.code not in known]
     errors = [
         _with_note_on_evaluation_rows(one) if one.rule == NO_LABEL_LEFT else one
         for one in fresh

@@ -60,16 +60,21 @@ class RewardIsNotFinite(RewardRule):
 
     def findings(self) -> Iterator[Finding]:
         """The finding on NaN and infinity."""
-        found = sorted(set(self.subject.not_finite), key=lambda one: (len(one[1]), one))
-        if not found:
+        scores_and_completions = sorted(
+            set(self.subject.not_finite), key=lambda one: (len(one[1]), one)
+        )
+        if not scores_and_completions:
             return
-        is_infinite = any("inf" in score for score, _ in found)
+        is_infinite = any("inf" in score for score, _ in scores_and_completions)
         yield self.finding(
-            f"{self.subject.name} gives {found[0][0]} for some completions",
+            f"{self.subject.name} gives {scores_and_completions[0][0]} for some completions",
             "guard the division or the logarithm that makes it",
             severity="error" if is_infinite else "warning",
             evidence=[]
             if is_infinite
             else ["TRL takes NaN for None, and leaves it out of the sum of rewards"],
-            cases=[Case(f"{quote_completion(text)} gets {score}") for score, text in found],
+            cases=[
+                Case(f"{quote_completion(text)} gets {score}")
+                for score, text in scores_and_completions
+            ],
         )

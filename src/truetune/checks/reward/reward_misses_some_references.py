@@ -59,6 +59,11 @@ from truetune.checks.rule import RewardRule
 from truetune.generation.reward_trial import UnpaidReference, is_above
 
 
+def _pays_for_wrong_answers(one: UnpaidReference, usual_wrong: float | None) -> bool:
+    """Does a wrong or an empty answer of a row get more than wrong ones do in the rows that are paid?"""
+    return is_above(one.wrong, usual_wrong) or is_above(one.empty, usual_wrong)
+
+
 def _length(one: UnpaidReference) -> int:
     """The length of the completion."""
     return len(one.completion)
@@ -95,8 +100,7 @@ class RewardMissesSomeReferences(RewardRule):
         missed = [one for one in trial.unpaid if one.score is not None or one.wrong is not None]
         if not missed or not trial.best_form:
             return
-        usual = trial.usual_wrong
-        paying = [one for one in missed if is_above(one.wrong, usual) or is_above(one.empty, usual)]
+        paying = [one for one in missed if _pays_for_wrong_answers(one, trial.usual_wrong)]
         evidence = []
         if paying:
             evidence.append(f"in {len(paying):,} of these rows wrong or empty answers are paid")

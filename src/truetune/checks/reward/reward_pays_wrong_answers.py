@@ -74,20 +74,21 @@ class RewardPaysWrongAnswers(PaidCompletionRule):
 
     def _finding_on_no_answer(self) -> Iterator[Finding]:
         """The finding that a text which is no answer at all gets clearly more than a wrong number."""
-        tried = self.subject.tried_of_kinds("wrong")
-        without = [one for one in tried if NO_ANSWER in one.completion]
+        tried_completions = self.subject.tried_of_kinds("wrong")
+        without = [one for one in tried_completions if NO_ANSWER in one.completion]
         better = [one for one in without if self._gets_more_than_wrong_ones(one)]
         # In few rows, the wrong answers are odd, and not the function.
-        if not better or 2 * rows_of(better) < rows_of(tried):
+        if not better or 2 * rows_of(better) < rows_of(tried_completions):
             return
         yield self.finding(
             f"{self.subject.name} gives texts that are no answer more than wrong answers, in {rows_of(better):,} of"
-            f" {rows_of(tried):,} rows: a policy that is unsure is paid for writing something that can't be read",
+            f" {rows_of(tried_completions):,} rows: a policy that is unsure is paid for writing something that can't"
+            " be read",
             "give the lowest score where no answer can be read: look at what `except` and `if ... is None` give",
             severity="warning",
             cases=cases_of_tried(better),
             count=rows_of(better),
-            total=rows_of(tried),
+            total=rows_of(tried_completions),
         )
 
     def _gets_more_than_wrong_ones(self, one: TriedCompletion) -> bool:

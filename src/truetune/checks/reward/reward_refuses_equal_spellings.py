@@ -92,8 +92,8 @@ def _remedy_of_refused(refused: Sequence[SpellingScores], *, is_read_in_part: bo
 
 def _numbers_read_in_part(trial: RewardTrial) -> tuple[SpellingScores, ...]:
     """The numbers with commas of which the function takes one part; empty where it takes none so."""
-    tried = trial.numbers_read_in_part
-    return (tried,) if tried is not None and tried.paid else ()
+    scores = trial.numbers_read_in_part
+    return (scores,) if scores is not None and scores.paid else ()
 
 
 def _sentences_with_a_full_stop(
@@ -107,6 +107,41 @@ def _sentences_with_a_full_stop(
     if SENTENCE not in paid or SENTENCE_WITH_STOP in paid:
         return []
     return [one for one in refused if one.name == WITH_STOP and not one.paid]
+
+
+def _spellings_mixed_in_references(
+    trial: RewardTrial, refused: Sequence[SpellingScores]
+) -> list[SpellingScores]:
+    """The refused spellings of which the references have both forms: no policy can know which one a row wants."""
+    in_references = set(trial.mixed_spellings)
+    return [one for one in refused if {one.name, OTHERS.get(one.name)} <= in_references]
+
+
+def _surely_equal_spellings(
+    trial: RewardTrial, refused: Sequence[SpellingScores]
+) -> list[SpellingScores]:
+    """The refused spellings that no reader takes for another answer."""
+    return [
+        *(one for one in refused if one.name in SPELLINGS_OF_OBJECTS),
+        *(one for one in refused if one.name == BEFORE_A_COMMA),
+        *_sentences_with_a_full_stop(trial, refused),
+    ]
+
+
+def _lines_on_refused(
+    surely_equal: Sequence[SpellingScores], mixed: Sequence[SpellingScores]
+) -> Iterator[str]:
+    """One example of a spelling that is surely equal, and one of those that the references mix."""
+    for one in surely_equal[:1]:
+        yield f"row {one.row}: {quote_completion(one.example)} gets nothing, and models write that"
+    for one in mixed[:1]:
+        yield f"the references themselves have both: {one.name}, {OTHERS[one.name]}"
+
+
+def _lines_on_numbers_read_in_part(read_in_part: Sequence[SpellingScores]) -> Iterator[str]:
+    """An example of a number of which one part is paid."""
+    for one in read_in_part:
+        yield f"row {one.row}: {quote_completion(one.example)} is paid as the right answer"
 
 
 def _lines_on_verifiers(trial: RewardTrial) -> Iterator[str]:
@@ -154,33 +189,21 @@ class RewardRefusesEqualSpellings(RewardRule):
         refused = [one for one in trial.spellings if one.paid < one.rows]
         if not refused:
             return
-        # The references have both spellings: no policy can know which one a row wants.
-        mixed = [
-            one for one in refused if {one.name, OTHERS.get(one.name)} <= set(trial.mixed_spellings)
-        ]
-        in_part = _numbers_read_in_part(trial)
-        surely_equal = [one for one in refused if one.name in SPELLINGS_OF_OBJECTS]
-        surely_equal += [one for one in refused if one.name == BEFORE_A_COMMA]
-        surely_equal += _sentences_with_a_full_stop(trial, refused)
+        mixed = _spellings_mixed_in_references(trial, refused)
+        read_in_part = _numbers_read_in_part(trial)
+        surely_equal = _surely_equal_spellings(trial, refused)
         names = ", ".join(one.name.strip() for one in refused)
+        effect_on_numbers = (
+            ", and takes one part of a number with commas for the whole" if read_in_part else ""
+        )
         yield self.finding(
             f"{trial.name} refuses {len(refused)} of {len(trial.spellings)} other spellings of the right answers:"
-            f" {names}{', and takes one part of a number with commas for the whole' if in_part else ''}",
-            _remedy_of_refused(refused, is_read_in_part=bool(in_part)),
-            severity="warning" if mixed or in_part or surely_equal else "info",
+            f" {names}{effect_on_numbers}",
+            _remedy_of_refused(refused, is_read_in_part=bool(read_in_part)),
+            severity="warning" if mixed or read_in_part or surely_equal else "info",
             evidence=[
-                *(
-                    f"row {one.row}: {quote_completion(one.example)} gets nothing, and models write that"
-                    for one in surely_equal[:1]
-                ),
-                *(
-                    f"the references themselves have both: {one.name}, {OTHERS[one.name]}"
-                    for one in mixed[:1]
-                ),
-                *(
-                    f"row {one.row}: {quote_completion(one.example)} is paid as the right answer"
-                    for one in in_part
-                ),
+                *_lines_on_refused(surely_equal, mixed),
+                *_lines_on_numbers_read_in_part(read_in_part),
                 *_lines_on_verifiers(trial),
             ],
             cases=[

@@ -40,7 +40,7 @@ There is no automatic fix. A loss of your own design is no fault: leave the rule
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -104,15 +104,15 @@ class LossWeighsTokensOtherwise(RolloutRule):
             wrong += [Case(_largest_difference(number, step, one)) for one in differing]
         if not wrong:
             return
-        form = next(iter(forms)) if len(forms) == 1 else ""
+        evidence = []
+        if outside:
+            evidence.append(f"{outside:,} tokens count that are not meant to be in the loss")
         yield self.finding(
             f"in {len(wrong):,} of {self.passes:,} micro-batches the tokens count otherwise than"
             f" loss_type={self.subject.steps[0].settings.loss_type!r} and the other settings say"
-            + (f": {form}" if form else ""),
+            + _name_of_one_form(forms),
             "compute the loss as the settings say, or set what is meant",
-            evidence=[f"{outside:,} tokens count that are not meant to be in the loss"]
-            if outside
-            else (),
+            evidence=evidence,
             cases=wrong,
             count=len(wrong),
             total=self.passes,
@@ -133,6 +133,14 @@ class LossWeighsTokensOtherwise(RolloutRule):
         if one.logp_gradient.any() or expected_gradient(step, one).any():
             self.tokens += int(one.in_loss.sum())
         return True
+
+
+def _name_of_one_form(forms: Collection[str]) -> str:
+    """The form that the gradients of all steps have, as the end of a sentence; empty where they have several, or one
+    without a name.
+    """
+    form = next(iter(forms)) if len(forms) == 1 else ""
+    return f": {form}" if form else ""
 
 
 def _largest_difference(number: int, step: RolloutStep, one: LossPass) -> str:

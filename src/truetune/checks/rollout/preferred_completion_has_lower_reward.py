@@ -128,13 +128,21 @@ def _is_of_pairs(step: RolloutStep) -> bool:
 def _rewards_of_completions(step: RolloutStep) -> np.ndarray | None:
     """(completions,) rewards; as the function returned them where the trainer only moved or negated them."""
     totals = weighted_rewards(step)
-    if totals is None or len(totals) != step.rows or len(step.reward_calls) != 1:
-        return totals if totals is not None and len(totals) == step.rows else None
-    penalty = 0.0 if step.reward_penalty is None else step.reward_penalty
-    returned = np.array([np.nan if one is None else one for one in step.reward_calls[0].values])
-    if len(returned) != step.rows or np.isnan(returned).any():
+    if totals is None or len(totals) != step.rows:
+        return None
+    returned = _rewards_returned_by_one_function(step)
+    if returned is None:
         return totals
+    penalty = 0.0 if step.reward_penalty is None else step.reward_penalty
     own = totals + penalty
     is_moved = np.allclose(np.sort(own), np.sort(returned), atol=MAX_DIFFERENCE)
     is_negated = np.allclose(own, -returned, atol=MAX_DIFFERENCE)
     return np.asarray(returned - penalty if is_moved or is_negated else totals)
+
+
+def _rewards_returned_by_one_function(step: RolloutStep) -> np.ndarray | None:
+    """(completions,) what a step's only reward function returned; None where it has several, or one gave no number."""
+    if len(step.reward_calls) != 1:
+        return None
+    returned = np.array([np.nan if one is None else one for one in step.reward_calls[0].values])
+    return None if len(returned) != step.rows or np.isnan(returned).any() else returned

@@ -77,13 +77,12 @@ class RolloutReferenceIsNotTheStart(RolloutRule):
             return super().unmet()
         if any(step.steps_at_start for step in steps):
             return CONTINUES
-        has_term = any(step.settings.beta for step in steps) or any(
-            True for _, one in self.subject.passes() if one.reference_logps is not None
-        )
-        if has_term or not any(True for _ in self.subject.passes()):
-            return reason_without_rewards_or_loss(
-                self.subject, NO_REFERENCE if has_term else NO_PASS
-            )
+        passes = [one for _, one in self.subject.passes()]
+        has_reference = any(one.reference_logps is not None for one in passes)
+        if has_reference or any(step.settings.beta for step in steps):
+            return reason_without_rewards_or_loss(self.subject, NO_REFERENCE)
+        if not passes:
+            return reason_without_rewards_or_loss(self.subject, NO_PASS)
         return NO_KL_TERM
 
     def findings(self) -> Iterator[Finding]:

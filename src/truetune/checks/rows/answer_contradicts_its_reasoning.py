@@ -228,10 +228,10 @@ def _right_answer_in_column(row: Conversation) -> tuple[str, str] | None:
 
 def _named_result(answer: str, *, is_letter: bool) -> str | None:
     """The last result that an answer names as such, a number or a letter; None where it names none."""
-    found = (LETTER_RESULT if is_letter else RESULT).findall(answer)
-    if not found:
+    results = (LETTER_RESULT if is_letter else RESULT).findall(answer)
+    if not results:
         return None
-    last = next(filter(None, found[-1]), "")
+    last = next(filter(None, results[-1]), "")
     return last if is_letter else _plain_number(last)
 
 

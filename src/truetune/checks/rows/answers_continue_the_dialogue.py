@@ -121,18 +121,18 @@ class AnswersContinueTheDialogue(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        found = [turns for turns in self.found if self.counts.are_labels_of_speakers(turns)]
-        if len(found) < MIN_ROWS:
+        dialogues = [turns for turns in self.found if self.counts.are_labels_of_speakers(turns)]
+        if len(dialogues) < MIN_ROWS:
             return
-        is_transcript = sum(turns.is_in_transcript for turns in found) * 2 > len(found)
+        is_transcript = sum(turns.is_in_transcript for turns in dialogues) * 2 > len(dialogues)
         yield self.finding(
-            f"{len(found):,} of {self.rows:,} answers contain a whole dialogue, so the model learns to write the"
-            f" user's next turn itself: {most_frequent_speaker_labels_in_words(found)}",
+            f"{len(dialogues):,} of {self.rows:,} answers contain a whole dialogue, so the model learns to write the"
+            f" user's next turn itself: {most_frequent_speaker_labels_in_words(dialogues)}",
             _SPLIT_AT_LAST_LABEL if is_transcript else _SPLIT_AT_LABELS,
-            severity="error" if len(found) >= MANY * self.rows else "warning",
+            severity="error" if len(dialogues) >= MANY * self.rows else "warning",
             cases=[case for turns, case in self.cases if self.counts.are_labels_of_speakers(turns)][
                 :MAX_CASES
             ],
-            count=len(found),
+            count=len(dialogues),
             total=self.rows,
         )

@@ -93,10 +93,10 @@ class ChatsDroppedForTurnOrder(DataRule):
             if not row.is_chat:
                 continue
             self.chats += 1
-            found = _index_and_fault_of_first_misplaced_turn(row)
-            if found is None:
+            index_and_fault = _index_and_fault_of_first_misplaced_turn(row)
+            if index_and_fault is None:
                 continue
-            place, fault = found
+            place, fault = index_and_fault
             self.faults[fault] += 1
             if len(self.cases) < MAX_CASES:
                 self.cases.append(case_in_message(batch, row, place, fault))

@@ -154,9 +154,9 @@ class InnerTurnsNotTerminated(DataRule):
 
 def _speaker_labels(text: str) -> list[str]:
     """The labels of a talk between two sides that take turns, the asker first; empty where the text is none."""
-    found = [match for match in LABEL.finditer(text) if match["name"].casefold() in SPEAKERS]
-    names = [match["name"].casefold() for match in found]
+    matches = [match for match in LABEL.finditer(text) if match["name"].casefold() in SPEAKERS]
+    names = [match["name"].casefold() for match in matches]
     take_turns = all(one != other for one, other in pairwise(names))
     if len(names) < MIN_LABELS or len(set(names)) != 2 or not take_turns or len(names) % 2:
         return []
-    return [match[0] for match in found]
+    return [match[0] for match in matches]

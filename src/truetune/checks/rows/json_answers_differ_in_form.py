@@ -114,14 +114,16 @@ class JsonAnswersDifferInForm(DataRule):
             self.forms[field.path][field.form] += 1
             paths.add(field.path)
             if (field.path, field.form) not in self.cases:
-                shown = f"`{field.path}` is {field.form}" + (
-                    f": {field.text[:40]!r}" if field.text else ""
-                )
-                self.cases[field.path, field.form] = case_in_row(batch, row, shown)
+                example = f": {field.text[:40]!r}" if field.text else ""
+                text = f"`{field.path}` is {field.form}{example}"
+                self.cases[field.path, field.form] = case_in_row(batch, row, text)
         self.present.update(paths)
         names = sorted(name for name in value if name in self.forms)
         self.together.update(combinations(names, 2))
-        prompt = text_besides_answers(row)
+        self._count_fields_named_by_prompt(value, text_besides_answers(row))
+
+    def _count_fields_named_by_prompt(self, value: dict[str, Any], prompt: str) -> None:
+        """Count the fields that an object lacks, though its prompt names them."""
         for name in self.forms:
             if name not in value and "." not in name and len(name) > 2 and name in prompt:
                 self.named[name] += 1

@@ -83,9 +83,9 @@ class NullWordsInPrompts(RowTextRule):
         """The null word that a question holds by itself, on a line or in a field of the row."""
         if text.is_answer:
             return None
-        found = CERTAIN_LINE.search(text.text)
-        if found is not None and not _is_null_word_used_in_text(text.text, found["word"]):
-            return TextFault(found["word"], f"a line of the prompt is {found[0].strip()!r}")
+        match = CERTAIN_LINE.search(text.text)
+        if match is not None and not _is_null_word_used_in_text(text.text, match["word"]):
+            return TextFault(match["word"], f"a line of the prompt is {match[0].strip()!r}")
         return _fault_of_field(text.text, row)
 
     def findings(self) -> Iterator[Finding]:

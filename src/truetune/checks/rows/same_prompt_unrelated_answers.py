@@ -174,8 +174,8 @@ def _may_have_several_answers(row: Conversation) -> bool:
 
 def _words_of_beginning(answer: str) -> Words:
     """The words of an answer's beginning, in small letters."""
-    found = WORD.findall(answer[:MAX_CHARACTERS])
-    return frozenset(word.lower() for word in found[:MAX_WORDS])
+    words = WORD.findall(answer[:MAX_CHARACTERS])
+    return frozenset(word.lower() for word in words[:MAX_WORDS])
 
 
 def _mean_share_of_common_words(pairs: list[tuple[Words, Words]]) -> float:

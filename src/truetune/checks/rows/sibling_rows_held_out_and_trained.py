@@ -100,9 +100,9 @@ class SiblingRowsHeldOutAndTrained(DataRule):
     def measurement_if_clean(self) -> Measurement:
         """How many rows have a sibling: one answer, or one document."""
         groups = self.siblings.groups()
-        found = 0 if groups is None else groups.row_count_with_sibling
+        row_count = 0 if groups is None else groups.row_count_with_sibling
         return make_count_measurement(
-            "rows with a sibling (one answer, or one document)", found, self.siblings.rows
+            "rows with a sibling (one answer, or one document)", row_count, self.siblings.rows
         )
 
     def findings(self) -> Iterator[Finding]:

@@ -78,22 +78,23 @@ class EngineLeavesOutPartOfAdapter(AdapterLoadingRule):
         settings = [name for name, effect in loading.properties.items() if effect == "ignored"]
         if not ignored and not settings:
             return
+        count = total = None
+        if ignored:
+            count, total = len(ignored), len(loading.fates)
+            part = f"{count:,} of {total:,} tensors of the adapter"
+        else:
+            part = describe_setting(loading, settings[0])
         evidence = [
             f"{describe_setting(loading, name)} is not read ({loading.loader.source(name)})"
             for name in settings
         ]
-        what = (
-            f"{len(ignored):,} of {len(loading.fates):,} tensors of the adapter"
-            if ignored
-            else describe_setting(loading, settings[0])
-        )
         yield self.finding(
-            f"{loading.engine_name} leaves out {what} on {loading.architecture.name}",
+            f"{loading.engine_name} leaves out {part} on {loading.architecture.name}",
             _remedy(loading.loader.other_parts_flag, [fate.tensor.module for fate in ignored]),
             evidence=[*evidence, *evidence_of_fates(loading, ignored)],
             cases=cases_of_fates(ignored),
-            count=len(ignored) or None,
-            total=len(loading.fates) if ignored else None,
+            count=count,
+            total=total,
         )
 
 

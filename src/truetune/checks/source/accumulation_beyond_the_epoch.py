@@ -80,19 +80,19 @@ class AccumulationBeyondTheEpoch(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         """Findings on gradients that are accumulated over more batches than an epoch has."""
-        for found in accumulations_longer_than_epoch(self.subject):
-            batches = f"an epoch has at most {found.epoch.most:,} batches"
-            what = f"{batches}, but the optimizer steps only after every {found.accumulation:,}"
+        for long_accumulation in accumulations_longer_than_epoch(self.subject):
+            batches = f"an epoch has at most {long_accumulation.epoch.most:,} batches"
+            what = f"{batches}, but the optimizer steps only after every {long_accumulation.accumulation:,}"
             end = (
-                f": the run makes at most {found.steps:,} steps"
-                if found.steps
+                f": the run makes at most {long_accumulation.steps:,} steps"
+                if long_accumulation.steps
                 else ": it never steps, and no weight changes"
             )
             yield self.finding(
                 what + end,
-                f"accumulate over {max(1, found.epoch.most)} batches or fewer, and call optimizer.step() once more"
-                " after the last batch of an epoch",
-                evidence=[found.epoch.why],
-                severity="warning" if found.steps else None,
-                cases=[case_of_node(self.subject, found.step.node)],
+                f"accumulate over {max(1, long_accumulation.epoch.most)} batches or fewer, and call optimizer.step()"
+                " once more after the last batch of an epoch",
+                evidence=[long_accumulation.epoch.why],
+                severity="warning" if long_accumulation.steps else None,
+                cases=[case_of_node(self.subject, long_accumulation.step.node)],
             )

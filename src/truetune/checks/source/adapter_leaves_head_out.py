@@ -98,8 +98,8 @@ def _classifier_given_adapter(module: Module, call: Call) -> ast.AST | None:
 def _only_lora_config(module: Module, call: Call) -> Call | None:
     """The one config of LoRA that a call gets."""
     place = 1 if call.named("peft.get_peft_model") else -1
-    given = _origin_nodes(module, call.argument(place, "peft_config"))
-    configs = [config for config in module.calls("peft.LoraConfig") if config.node in given]
+    nodes = _origin_nodes(module, call.argument(place, "peft_config"))
+    configs = [config for config in module.calls("peft.LoraConfig") if config.node in nodes]
     return configs[0] if len(configs) == 1 else None
 
 

@@ -276,11 +276,11 @@ def _call_loads_adapter_frozen(module: Module, call: Call) -> bool:
 
 def _lacks_is_trainable(module: Module, call: Call, position: int) -> bool:
     """Is `is_trainable` left out, or False?"""
-    given = call.argument(position, "is_trainable")
-    if given is None:
+    is_trainable_argument = call.argument(position, "is_trainable")
+    if is_trainable_argument is None:
         by_position = 0 <= position < len(call.args)
         return not by_position and surely_lacks_argument(module, call, "is_trainable")
-    return module.flow.value(given) is False
+    return module.flow.value(is_trainable_argument) is False
 
 
 def _may_unfreeze_or_add_adapter(module: Module) -> bool:
@@ -298,8 +298,8 @@ def _sets_gradients_or_active_adapter(module: Module) -> bool:
         if is_switch and module.flow.value(node.value) is not False:
             return True
     for call in module.methods("requires_grad_"):
-        given = call.argument(0, "requires_grad")
-        if given is None or module.flow.value(given) is not False:
+        requires_grad_argument = call.argument(0, "requires_grad")
+        if requires_grad_argument is None or module.flow.value(requires_grad_argument) is not False:
             return True
     return any(module.methods("set_adapter", "add_adapter"))
 

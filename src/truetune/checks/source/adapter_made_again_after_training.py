@@ -115,12 +115,12 @@ def _cell_run_number(module: Module, node: ast.AST) -> int | None:
 
 def _cell_marks_of_nbconvert_script(module: Module) -> list[tuple[int, int | None]]:
     """The lines `# In[4]:` of a script that nbconvert made of a notebook, with their numbers; `# In[ ]:` has none."""
-    found = []
+    marks = []
     for number, line in enumerate(module.text.splitlines(), 1):
         match = MARK_OF_EXPORT.match(line)
         if match is not None:
-            found.append((number, int(match[1]) if match[1].strip() else None))
-    return found
+            marks.append((number, int(match[1]) if match[1].strip() else None))
+    return marks
 
 
 class AdapterMadeAgainAfterTraining(SourceRule):

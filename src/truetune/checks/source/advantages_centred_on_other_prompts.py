@@ -75,15 +75,20 @@ class AdvantagesCentredOnOtherPrompts(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         """Findings on means over other prompts."""
-        for found in baselines_of_other_groups(self.subject):
-            of = "one group's rewards" if found.is_one_group else "rewards of several prompts"
+        for foreign_baseline in baselines_of_other_groups(self.subject):
+            of = (
+                "one group's rewards"
+                if foreign_baseline.is_one_group
+                else "rewards of several prompts"
+            )
             yield self.finding(
-                f"the baseline {ast.unparse(found.mean)} is a mean of {of}, though each prompt has a group of its own:"
+                f"the baseline {ast.unparse(foreign_baseline.mean)} is a mean of {of}, though each prompt has a"
+                " group of its own:"
                 " answers to easy prompts get positive advantages, and those to hard ones negative, whatever they say",
                 "subtract the group's own mean: groups = rewards.view(-1, k), with the k completions of a prompt next"
                 " to each other, and groups - groups.mean(dim=1, keepdim=True)",
                 cases=[
-                    case_of_node(self.subject, found.centring),
-                    case_of_node(self.subject, found.copies),
+                    case_of_node(self.subject, foreign_baseline.centring),
+                    case_of_node(self.subject, foreign_baseline.copies),
                 ],
             )

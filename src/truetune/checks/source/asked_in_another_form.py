@@ -389,17 +389,18 @@ class AskedInAnotherForm(SourceRule):
         """Findings on prompts that end in a space which the training has within the answer's first
         token.
         """
-        for found in prompts_ending_in_untrained_space(self.subject):
-            name = Path(found.training.path).name
+        for prompt_ending_in_space in prompts_ending_in_untrained_space(self.subject):
+            name = Path(prompt_ending_in_space.training.path).name
             yield self.finding(
-                f"the prompt ends in a space after {found.mark!r}, but {name} trained on {found.trained!r} as one"
+                f"the prompt ends in a space after {prompt_ending_in_space.mark!r}, but {name} trained on"
+                f" {prompt_ending_in_space.trained!r} as one"
                 " text, where the space is part of the answer's first token: the model continues a prompt that it has"
                 " never seen (doubled spaces, cut words)",
-                f"end the prompt in {found.mark!r} without the space, as the training does",
+                f"end the prompt in {prompt_ending_in_space.mark!r} without the space, as the training does",
                 severity="warning",
                 cases=[
-                    case_of_node(self.subject, found.prompt),
-                    case_of_node(found.training, found.text),
+                    case_of_node(self.subject, prompt_ending_in_space.prompt),
+                    case_of_node(prompt_ending_in_space.training, prompt_ending_in_space.text),
                 ],
             )
 
@@ -436,9 +437,14 @@ def _render_call_and_generation_prompt_setting(
 ) -> Iterator[ast.AST]:
     """A call that renders, and the entry of a file of settings by which it leaves the header out."""
     yield rendered
-    given = module.flow.call(rendered).keywords.get("add_generation_prompt")
-    if given is not None and module.home(given) is not module:
-        yield given
+    add_generation_prompt_argument = module.flow.call(rendered).keywords.get(
+        "add_generation_prompt"
+    )
+    if (
+        add_generation_prompt_argument is not None
+        and module.home(add_generation_prompt_argument) is not module
+    ):
+        yield add_generation_prompt_argument
 
 
 def _user_message_without_system(module: Module) -> ast.AST | None:

@@ -110,8 +110,8 @@ def _encodings_for_generate(module: Module, call: Call) -> Iterator[Call]:
 
 def _bare_question_text(module: Module, encoded: Call) -> str | None:
     """The text that is encoded, where it stands in the file and is a question or a request of one line."""
-    given = encoded.argument(0, "text")
-    value = module.flow.value(given) if given is not None else None
+    text_argument = encoded.argument(0, "text")
+    value = module.flow.value(text_argument) if text_argument is not None else None
     texts: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
     if not texts or not all(
         isinstance(text, str) and text.strip() and not TURN_MARKS.search(text) for text in texts

@@ -180,14 +180,14 @@ def _question_to_untrained_new_adapter(module: Module) -> BaseInstead | None:
         module.calls(*SETS_WEIGHTS)
     ):
         return None
-    made = next(_calls_putting_untrained_adapter_on(module), None)
-    if made is None:
+    call = next(_calls_putting_untrained_adapter_on(module), None)
+    if call is None:
         return None
-    name = made.method or str(made.names[0]).rpartition(".")[2]
+    name = call.method or str(call.names[0]).rpartition(".")[2]
     return BaseInstead(
-        made.node,
+        call.node,
         f"{name} creates a new, untrained adapter: the answers are those of the base",
-        _loading_remedy(module, made),
+        _loading_remedy(module, call),
     )
 
 
@@ -237,10 +237,16 @@ def _second_adapter_left_inactive(module: Module) -> BaseInstead | None:
         if receiver is None or name is None or "peft-model" not in module.flow.types(receiver):
             continue
         first = next(module.calls("peft.PeftModel*.from_pretrained"), None)
-        given = first.keywords.get("adapter_name") if first is not None else None
-        active = module.text_of(given) if given is not None else "'default'"
+        adapter_name_argument = first.keywords.get("adapter_name") if first is not None else None
+        active = (
+            module.text_of(adapter_name_argument)
+            if adapter_name_argument is not None
+            else "'default'"
+        )
         if module.flow.value(name) == (
-            module.flow.value(given) if given is not None else "default"
+            module.flow.value(adapter_name_argument)
+            if adapter_name_argument is not None
+            else "default"
         ):
             # It loads onto the adapter that is active: its weights are those that answer.
             continue

@@ -83,14 +83,14 @@ class BestModelMetricNotComputed(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on trainers whose best model is picked by a metric that no evaluation gives."""
         module = self.subject
-        for found in uncomputed_best_metrics(module):
-            names = ", ".join(sorted(found.known))
+        for uncomputed_metric in uncomputed_best_metrics(module):
+            names = ", ".join(sorted(uncomputed_metric.known))
             yield self.finding(
-                f"metric_for_best_model is {found.metric}, which no evaluation returns: the Trainer stops with a"
-                f" KeyError after the first one ({_metric_source_in_words(found)})",
-                _remedy(found),
+                f"metric_for_best_model is {uncomputed_metric.metric}, which no evaluation returns: the Trainer"
+                f" stops with a KeyError after the first one ({_metric_source_in_words(uncomputed_metric)})",
+                _remedy(uncomputed_metric),
                 evidence=[f"evaluations return: {names}"],
-                cases=[case_of_node(module, node) for node in found.nodes],
+                cases=[case_of_node(module, node) for node in uncomputed_metric.nodes],
             )
 
 

@@ -93,8 +93,8 @@ class Bf16WeightsLoseSmallUpdates(SourceRule):
 
 def _written_or_default_rate(module: Module, optimizer: CallEvent) -> float | None:
     """The rate of an optimizer: written, or the default of an option that no command beside gives; else None."""
-    given = optimizer.argument(1, "lr")
-    if isinstance(given, Option) and is_option_given_by_starts(module.path, given.name):
+    lr_argument = optimizer.argument(1, "lr")
+    if isinstance(lr_argument, Option) and is_option_given_by_starts(module.path, lr_argument.name):
         return None
-    rate = constant_of(given)
+    rate = constant_of(lr_argument)
     return rate if isinstance(rate, float) else None

@@ -101,9 +101,9 @@ class CastOrComparisonNeverVaries(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on casts and comparisons that give one result for all rows of a column."""
         module = self.subject
-        told: set[ast.AST] = set()
+        reported_nodes: set[ast.AST] = set()
         for constant_result in constant_results(module):
-            told.add(constant_result.node)
+            reported_nodes.add(constant_result.node)
             remedy = "compare with the type and spelling that the rows have"
             if constant_result.kind == "cast":
                 remedy = f"compare with the texts that mean yes: {_suggest_comparison(module, constant_result.node)}"
@@ -117,7 +117,7 @@ class CastOrComparisonNeverVaries(SourceRule):
                 cases=[case_of_node(module, constant_result.node)],
             )
         for unmet in tests_no_row_passes(module):
-            if unmet.node not in told:
+            if unmet.node not in reported_nodes:
                 yield self.finding(
                     unmet.what, unmet.remedy, cases=[case_of_node(module, unmet.node)]
                 )

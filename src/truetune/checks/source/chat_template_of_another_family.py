@@ -107,17 +107,17 @@ class ChatTemplateOfAnotherFamily(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on chat models that are trained by the template or the marks of another family."""
         module = self.subject
-        for given in _templates_given_where_trained(module):
-            names = _names_of_model_for_template(module, given)
+        for given_template in _templates_given_where_trained(module):
+            names = _names_of_model_for_template(module, given_template)
             marks = {mark_before_question_of_chat_model(name) for name in names}
             own = marks.pop() if len(marks) == 1 else None
-            if own is None or own == given.mark:
+            if own is None or own == given_template.mark:
                 continue
             yield self.finding(
-                f"the template {given.name} writes {given.mark} before a question, but {names[0]} was tuned with"
-                f" {own}: the model loses what it knows about turns",
-                f"remove {given.setting}: the tokenizer already has the template of the model's family",
-                cases=[case_of_node(module, given.place)],
+                f"the template {given_template.name} writes {given_template.mark} before a question, but {names[0]}"
+                f" was tuned with {own}: the model loses what it knows about turns",
+                f"remove {given_template.setting}: the tokenizer already has the template of the model's family",
+                cases=[case_of_node(module, given_template.place)],
             )
         yield from self._findings_on_handwritten_marks()
 
@@ -148,9 +148,9 @@ def _handwritten_marks_before_questions(module: Module) -> Iterator[tuple[str, a
         parent = module.scopes.parent.get(node)
         if isinstance(parent, ast.JoinedStr | ast.FormattedValue | ast.Expr | ast.BinOp):
             continue  # a part of a text, or a docstring
-        found = MARK_BY_HAND.search(text_with_placeholders(node))
-        if found is not None:
-            yield found["mark"], node
+        match = MARK_BY_HAND.search(text_with_placeholders(node))
+        if match is not None:
+            yield match["mark"], node
 
 
 def _templates_given_where_trained(module: Module) -> Iterator[_GivenTemplate]:

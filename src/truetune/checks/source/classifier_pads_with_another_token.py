@@ -96,8 +96,12 @@ class ClassifierPadsWithAnotherToken(SourceRule):
         loads = list(module.calls(*CLASSIFIERS))
         if len(loads) != 1 or LEFT.search(module.text):
             return
-        given = loads[0].keywords.get("pad_token_id")
-        of_model = [_pad_value_of(module, given)] if given is not None else []
+        pad_token_id_argument = loads[0].keywords.get("pad_token_id")
+        of_model = (
+            [_pad_value_of(module, pad_token_id_argument)]
+            if pad_token_id_argument is not None
+            else []
+        )
         of_model += [_pad_value_of(module, node) for node in _pad_settings_of_model(module)]
         of_tokenizer = [_pad_value_of(module, node) for node in _pad_settings_of_tokenizer(module)]
         if len(of_model) != 1 or len(of_tokenizer) != 1:

@@ -201,8 +201,8 @@ def _gpu_number(given: object) -> str:
     place = given.get("") if isinstance(given, dict) and set(given) == {""} else given
     if type(place) is int:
         return str(place)
-    found = ONE_GPU.fullmatch(place) if isinstance(place, str) else None
-    return found[1] if found else ""
+    match = ONE_GPU.fullmatch(place) if isinstance(place, str) else None
+    return match[1] if match else ""
 
 
 def _names_one_gpu(given: object) -> bool:

@@ -114,10 +114,10 @@ def _is_mean_reduction_by_default(module: Module, call: Call) -> bool | None:
     old = ("size_average", "reduce")
     if call.open or any(name in call.keywords for name in old):
         return None
-    given = call.argument(place, "reduction")
-    if given is None:
+    reduction_argument = call.argument(place, "reduction")
+    if reduction_argument is None:
         return True
-    return False if module.flow.value(given) == "mean" else None
+    return False if module.flow.value(reduction_argument) == "mean" else None
 
 
 def _is_result_rescaled(module: Module, call: Call) -> bool:

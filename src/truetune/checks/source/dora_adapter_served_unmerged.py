@@ -99,8 +99,8 @@ def _evidence_of_dora(module: Module, call: Call) -> str | None:
         has_dora = config is not None and module.flow.value(config.keywords.get("use_dora")) is True
         return "use_dora=True" if has_dora else None
     is_auto = call.named(*ADAPTER_LOADS[1:])
-    given = call.argument(0 if is_auto else 1, "model_id")
-    folder = module.flow.value(given) if given is not None else None
+    model_id_argument = call.argument(0 if is_auto else 1, "model_id")
+    folder = module.flow.value(model_id_argument) if model_id_argument is not None else None
     return _dora_setting_of_folder(module, folder) if isinstance(folder, str) else None
 
 

@@ -196,13 +196,13 @@ def _innermost_loop_around(module: Module, node: ast.AST) -> ast.AST | None:
 
 def _training_loop_after_copy(module: Module, one: CopiedModel) -> ast.For | None:
     """The first loop behind the copy that trains the model which was copied, the innermost of several."""
-    found: ast.For | None = None
+    training_loop: ast.For | None = None
     for loop in module.nodes(ast.For):
         if loop.lineno > one.statement.lineno and _has_backward(loop):
             names = {spelling_of_variable(part) for part in ast.walk(loop)}
-            if one.model in names and (found is None or _is_within(loop, found)):
-                found = loop
-    return found
+            if one.model in names and (training_loop is None or _is_within(loop, training_loop)):
+                training_loop = loop
+    return training_loop
 
 
 def _is_within(node: ast.AST, block: ast.AST) -> bool:

@@ -261,13 +261,13 @@ def _is_model_of_callback(module: Module, node: ast.Call) -> bool:
 
 def _loops_around(module: Module, node: ast.AST) -> list[ast.AST]:
     """The loops around a place in its function, the innermost first."""
-    found: list[ast.AST] = []
+    nodes: list[ast.AST] = []
     for around in module.parents(node):
         if isinstance(around, (*FUNCTIONS, ast.Lambda)):
             break
         if isinstance(around, LOOPS):
-            found.append(around)
-    return found
+            nodes.append(around)
+    return nodes
 
 
 def _is_gradient_recording_off(module: Module, node: ast.AST, depth: int = 4) -> bool:
@@ -379,11 +379,11 @@ def _trained_model_sources(module: Module) -> set[ast.AST]:
 
 def _parameter_reads(optimizer: Call) -> list[ast.Attribute]:
     """`model.parameters` and the like in what an optimizer is given."""
-    given = optimizer.argument(0, "params")
-    if given is None:
+    params_argument = optimizer.argument(0, "params")
+    if params_argument is None:
         return []
     return [
         part
-        for part in ast.walk(given)
+        for part in ast.walk(params_argument)
         if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters")
     ]

@@ -118,14 +118,14 @@ class EvaluationRowsMaskedOtherwise(SourceRule):
         module = self.subject
         if module.mentions(*COLLATORS_THAT_LABEL):
             return
-        judged: set[ast.AST] = set()
+        judged_nodes: set[ast.AST] = set()
         for train, held in _trained_and_evaluated_rows(module):
             one, other = _label_function_of(module, train), _label_function_of(module, held)
             if one is None or other is None or one.masks is other.masks:
                 continue
-            if other.function in judged:
+            if other.function in judged_nodes:
                 continue
-            judged.add(other.function)
+            judged_nodes.add(other.function)
             yield self.finding(
                 f"`{one.function.name}` encodes the training rows and `{other.function.name}` the evaluation rows,"
                 " but only"
@@ -155,9 +155,9 @@ def _label_function_of(module: Module, rows: Value) -> LabelFunction | None:
         if isinstance(rows, Choice) or not isinstance(rows, Result):
             return None
         call = rows.call
-        given = call.argument(0, "function")
-        if call.method == "map" and isinstance(given, Function):
-            label_function = _as_label_function(module, given)
+        function_argument = call.argument(0, "function")
+        if call.method == "map" and isinstance(function_argument, Function):
+            label_function = _as_label_function(module, function_argument)
             if label_function is not None:
                 return label_function
         if call.receiver is None:

@@ -366,9 +366,9 @@ def _datasets_call_gives_process_rows(module: Module, call: ast.Call) -> bool:
     is_range = module.flow.name(call.func) in ("range", "itertools.islice")
     called = module.flow.name(call.func) or ""
     is_function = is_range or called.endswith("split_dataset_by_node")
-    given = [*call.args, *(one.value for one in call.keywords)]
+    arguments = [*call.args, *(one.value for one in call.keywords)]
     return (is_method or is_function) and any(
-        depends_on_process_number_or_count(module, one) for one in given
+        depends_on_process_number_or_count(module, one) for one in arguments
     )
 
 

@@ -132,29 +132,29 @@ class FailedGradingIsRewarded(SourceRule):
         """Findings on functions, not reported yet, that pay every answer of some rows."""
         if not any(self.subject.calls(*TRAINERS)):
             return
-        for found in rewards_for_unreadable_references(self.subject):
-            function = found.function
+        for every_answer_paid in rewards_for_unreadable_references(self.subject):
+            function = every_answer_paid.function
             if function.definition in reported:
                 continue
             cases = [case_of_node(function.home, function.definition)]
-            if found.reference:
-                place = found.place
+            if every_answer_paid.reference:
+                place = every_answer_paid.place
                 cases.append(
                     Case(
-                        f"wrong or empty answers are paid: the reference is {found.reference!r}",
+                        f"wrong or empty answers are paid: the reference is {every_answer_paid.reference!r}",
                         file=str(place.file) if place else None,
                         line=place.line if place else None,
                     )
                 )
             yield self.finding(
-                f"{function.name} gives wrong or empty answers the full reward of {found.pay:g} in {found.paid:,} of"
-                f" {found.rows:,} tried rows: it can't read their references",
+                f"{function.name} gives wrong or empty answers the full reward of {every_answer_paid.pay:g} in"
+                f" {every_answer_paid.paid:,} of {every_answer_paid.rows:,} tried rows: it can't read their references",
                 "give None for a row whose reference can't be read (TRL leaves it out), or drop such rows before the"
                 " training",
                 severity="error",
                 cases=cases,
-                count=found.paid,
-                total=found.rows,
+                count=every_answer_paid.paid,
+                total=every_answer_paid.rows,
             )
 
 

@@ -111,21 +111,27 @@ class FailedRequestGetsAScore(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in (*_scores_of_handlers(module), *_scores_standing_for_exceptions(module)):
+        for fixed_score in (*_scores_of_handlers(module), *_scores_standing_for_exceptions(module)):
             yield self.finding(
-                f"a failed request to the judge is scored {found.value!r}: with a used-up quota or a rate limit every"
-                " model gets this score",
+                f"a failed request to the judge is scored {fixed_score.value!r}: with a used-up quota or a rate"
+                " limit every model gets this score",
                 "let the client retry (OpenAI(max_retries=8)), return None if it still fails, and print the number"
                 " of failed"
                 " requests next to the mean of the others",
-                cases=[case_of_node(module, found.statement), case_of_node(module, found.request)],
+                cases=[
+                    case_of_node(module, fixed_score.statement),
+                    case_of_node(module, fixed_score.request),
+                ],
             )
-        for found in _scores_of_unreadable_replies(module):
+        for fixed_score in _scores_of_unreadable_replies(module):
             yield self.finding(
-                f"a reply that can't be parsed is scored {found.value!r}: a refusal, a cut reply or an error message"
-                " counts as this score, for every model",
+                f"a reply that can't be parsed is scored {fixed_score.value!r}: a refusal, a cut reply or an error"
+                " message counts as this score, for every model",
                 "return None, and print the number of such replies next to the mean of the others",
-                cases=[case_of_node(module, found.statement), case_of_node(module, found.request)],
+                cases=[
+                    case_of_node(module, fixed_score.statement),
+                    case_of_node(module, fixed_score.request),
+                ],
             )
 
 

@@ -104,15 +104,14 @@ class FileReadInAnotherEncoding(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in _single_byte_reads(module):
-            found = _misread_utf8_file(module, call)
-            if found is not None:
+            misread_file = _misread_utf8_file(module, call)
+            if misread_file is not None:
                 yield self.finding(
-                    f"{found.name} is UTF-8 but is read as {found.encoding}: each of its {found.characters:,}"
-                    " characters"
-                    " beyond ASCII becomes two or more wrong ones",
+                    f"{misread_file.name} is UTF-8 but is read as {misread_file.encoding}: each of its"
+                    f" {misread_file.characters:,} characters beyond ASCII becomes two or more wrong ones",
                     'set encoding="utf-8", and write again all files that were made from it',
-                    evidence=[f"the script reads {found.sample!r} there"],
-                    cases=[case_of_node(module, found.node)],
+                    evidence=[f"the script reads {misread_file.sample!r} there"],
+                    cases=[case_of_node(module, misread_file.node)],
                 )
 
 

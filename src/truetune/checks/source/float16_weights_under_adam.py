@@ -122,6 +122,6 @@ def _rounds_eps_to_zero_unfused(call: CallEvent) -> bool:
     """Is eps certainly 0 in float16? A fused step computes in float32."""
     if call.is_open or not call.lacks("fused"):
         return False
-    given = call.argument(3, "eps")
-    eps = 1e-8 if given is None else constant_of(given)
+    eps_argument = call.argument(3, "eps")
+    eps = 1e-8 if eps_argument is None else constant_of(eps_argument)
     return isinstance(eps, float) and eps <= ROUNDED_TO_ZERO_BELOW

@@ -70,10 +70,13 @@ class FormattingFuncIgnored(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in module.calls("trl.SFTTrainer"):
-            given = call.keywords.get("formatting_func")
-            if given is None or module.flow.value(given) is None:
+            formatting_func_argument = call.keywords.get("formatting_func")
+            if (
+                formatting_func_argument is None
+                or module.flow.value(formatting_func_argument) is None
+            ):
                 continue
-            function = module.flow.function_that_expression_names(given)
+            function = module.flow.function_that_expression_names(formatting_func_argument)
             seen = _read_of_messages(function) if function is not None else None
             if seen is None and (data := call.keywords.get("train_dataset")) is not None:
                 seen = _origin_of_messages_column(module, data)
@@ -90,7 +93,11 @@ class FormattingFuncIgnored(SourceRule):
                     ["the function renders the same template: the text is the same"] if same else []
                 ),
                 cases=[
-                    case_of_node(module, given, "formatting_func=" + module.text_of(given)),
+                    case_of_node(
+                        module,
+                        formatting_func_argument,
+                        "formatting_func=" + module.text_of(formatting_func_argument),
+                    ),
                     case_of_node(module, seen),
                 ],
             )
@@ -157,11 +164,11 @@ def _messages_key_in_literal(module: Module, rows: ast.expr) -> ast.AST | None:
 
 def _messages_returned_by_map(module: Module, call: Call) -> ast.AST | None:
     """What the function of a `map` returns, where that has the key `messages`; None otherwise."""
-    given = call.argument(0, "function")
-    if given is None:
+    function_argument = call.argument(0, "function")
+    if function_argument is None:
         return None
     for value in module.flow.returned_expressions_by_function.get(
-        module.flow.function_that_expression_names(given) or given, []
+        module.flow.function_that_expression_names(function_argument) or function_argument, []
     ):
         if "messages" in module.flow.dict_entries_and_if_complete(value)[0]:
             return value

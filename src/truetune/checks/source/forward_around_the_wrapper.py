@@ -140,7 +140,7 @@ class ForwardAroundTheWrapper(SourceRule):
         yield from self._findings_on_unprepared_model()
         yield from self._findings_on_unwrapped_model()
         wrapped = _models_wrapped_here_or_nearby(module)
-        bare = [made for model in wrapped for made in constructions_of_model(module, model)]
+        bare = [node for model in wrapped for node in constructions_of_model(module, model)]
         if not bare or any(
             GRADIENT_AVERAGING.search(part.text) for part in module.self_and_files_run_together
         ):

@@ -81,10 +81,10 @@ class FourBitComputedInFloat32(SourceRule):
         if module.this_or_linked_file_imports_unsloth or _is_dtype_set_as_attribute(module):
             return
         for call in _loads_in_4bit(module):
-            given = call.argument(6 if call.named(BITSANDBYTES_CONFIG) else -1, DTYPE)
-            is_none = given is not None and module.flow.value(given) is None
+            argument = call.argument(6 if call.named(BITSANDBYTES_CONFIG) else -1, DTYPE)
+            is_none = argument is not None and module.flow.value(argument) is None
             if is_none or (
-                given is None and not call.open and "quantization_config" not in call.keywords
+                argument is None and not call.open and "quantization_config" not in call.keywords
             ):
                 yield self.finding(
                     f"the 4-bit model computes in float32, because {DTYPE} is not set: this is several times"

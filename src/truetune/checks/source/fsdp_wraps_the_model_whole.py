@@ -130,10 +130,12 @@ def _wraps_large_model_outside_loops(module: Module, call: Call) -> bool:
 
 def _sharding_strategy_name(module: Module, call: Call) -> str:
     """The strategy by its name; empty where none is given."""
-    given = call.argument(STRATEGY_PLACE, "sharding_strategy")
-    if given is None or call.named(SECOND_VERSION):
+    sharding_strategy_argument = call.argument(STRATEGY_PLACE, "sharding_strategy")
+    if sharding_strategy_argument is None or call.named(SECOND_VERSION):
         return ""
-    return (module.flow.name(given) or ast.unparse(given)).rpartition(".")[2]
+    return (
+        module.flow.name(sharding_strategy_argument) or ast.unparse(sharding_strategy_argument)
+    ).rpartition(".")[2]
 
 
 def _wraps_no_part_separately(module: Module, call: Call) -> bool:

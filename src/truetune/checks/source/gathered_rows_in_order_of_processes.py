@@ -82,9 +82,9 @@ def _object_gathers(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """Calls that gather objects of the processes, with what each of them gives."""
     for call in module.calls(*GATHERS):
         is_filled = call.named("*.all_gather_object")
-        given = call.argument(1 if is_filled else 0, "obj")
-        if given is not None:
-            yield call, given
+        obj_argument = call.argument(1 if is_filled else 0, "obj")
+        if obj_argument is not None:
+            yield call, obj_argument
 
 
 class GatheredRowsInOrderOfProcesses(SourceRule):

@@ -69,8 +69,12 @@ ENCODING_METHODS = ("encode", "encode_plus", "batch_encode_plus", "__call__")
 def _encodings_without_special_tokens(module: Module) -> Iterator[Call]:
     """The calls that encode a text and are told to add no special tokens."""
     for call in module.all_calls:
-        given = call.keywords.get("add_special_tokens")
-        if given is None or module.flow.value(given) is not False or not call.args:
+        add_special_tokens_argument = call.keywords.get("add_special_tokens")
+        if (
+            add_special_tokens_argument is None
+            or module.flow.value(add_special_tokens_argument) is not False
+            or not call.args
+        ):
             continue
         if "tokenizer" in module.flow.types(_tokenizer_of(call)):
             yield call

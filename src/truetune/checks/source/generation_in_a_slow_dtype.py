@@ -206,10 +206,10 @@ def _cause_of_slow_tokens(module: Module, chain: ModelChain) -> str | None:
 
 def _may_cast_weights(module: Module, step: Call) -> bool:
     """Does a step give the weights another dtype, or one that is not known?"""
-    given = [*step.args, *step.keywords.values()]
+    arguments = [*step.args, *step.keywords.values()]
     return step.method in ("half", "bfloat16") or any(
         (module.flow.name(one) or "").startswith("torch.") or module.flow.value(one) is UNKNOWN
-        for one in given
+        for one in arguments
         if step.method == "to"
     )
 

@@ -213,8 +213,8 @@ def _sampling_reaches_vllm(module: Module, sampling: Call) -> bool:
         engine = module.flow.producing_call(call.receiver) if call.receiver is not None else None
         if engine is None or not engine.named("vllm.LLM"):
             continue
-        for given in (*call.args, *call.keywords.values()):
-            made = module.flow.producing_call(given)
+        for argument in (*call.args, *call.keywords.values()):
+            made = module.flow.producing_call(argument)
             if made is not None and made.node is sampling.node:
                 return True
     return False

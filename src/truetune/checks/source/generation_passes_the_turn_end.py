@@ -142,10 +142,12 @@ def _folders_loaded(module: Module) -> Iterator[Path]:
     """The folders beside a file that it loads models from, each once."""
     seen: set[Path] = set()
     for call in module.calls(*LOADS):
-        given = call.argument(
+        model_name_argument = call.argument(
             0, "model" if call.named("vllm.LLM") else "pretrained_model_name_or_path"
         )
-        for name in possible_texts(module, given) if given is not None else ():
+        for name in (
+            possible_texts(module, model_name_argument) if model_name_argument is not None else ()
+        ):
             folder = Path(module.path).parent / name
             if folder not in seen and is_model_folder(folder):
                 seen.add(folder)

@@ -259,8 +259,12 @@ def _last_name(function: ast.expr) -> str:
 
 def _samples_a_batch(module: Module, call: Call) -> bool:
     """Does one call draw so many answers to its question that they are a batch?"""
-    given = call.keywords.get("num_return_sequences")
-    count = module.flow.value(given) if given is not None else None
+    num_return_sequences_argument = call.keywords.get("num_return_sequences")
+    count = (
+        module.flow.value(num_return_sequences_argument)
+        if num_return_sequences_argument is not None
+        else None
+    )
     return isinstance(count, int) and count >= MIN_SAMPLES
 
 

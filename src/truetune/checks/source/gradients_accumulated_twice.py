@@ -74,13 +74,13 @@ class GradientsAccumulatedTwice(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in find_double_accumulation(module):
+        for double_accumulation in find_double_accumulation(module):
             yield self.finding(
-                _message(found),
-                _remedy(found),
+                _message(double_accumulation),
+                _remedy(double_accumulation),
                 cases=[
-                    case_of_node(module, found.node),
-                    *_case_of_accumulation_setting(module, found.engine),
+                    case_of_node(module, double_accumulation.node),
+                    *_case_of_accumulation_setting(module, double_accumulation.engine),
                 ],
             )
 

@@ -225,40 +225,40 @@ class GradientsNeverUsed(SourceRule):
         wrapped_later = list(self._findings_on_optimizers_made_before_adapter())
         yield from wrapped_later
         yield from self._findings_on_weights_changed_after_optimizer()
-        made = list(_optimizers_beside_own_backward(module))
-        if len(made) != 1 or STEPPED_ELSEWHERE.search(module.text):
+        calls = list(_optimizers_beside_own_backward(module))
+        if len(calls) != 1 or STEPPED_ELSEWHERE.search(module.text):
             return
         if not any(
             True for _ in _possible_optimizer_steps(module)
-        ) and not _may_be_stepped_elsewhere(module, made[0]):
+        ) and not _may_be_stepped_elsewhere(module, calls[0]):
             yield self.finding(
                 "gradients are computed, but the optimizer never steps: no weight changes",
                 "call optimizer.step() after loss.backward()",
-                cases=[case_of_node(module, made[0].node)],
+                cases=[case_of_node(module, calls[0].node)],
             )
-        wrapped = _adapter_after_optimizer(module, made[0])
+        wrapped = _adapter_after_optimizer(module, calls[0])
         if wrapped is not None and not wrapped_later:
             yield self.finding(
                 f"the optimizer is created before {ast.unparse(wrapped.node.func)}: it has the base's weights, which"
                 " are then frozen, and none of the adapter",
                 f"create the optimizer after {ast.unparse(wrapped.node.func)}",
-                cases=[case_of_node(module, made[0].node), case_of_node(module, wrapped.node)],
+                cases=[case_of_node(module, calls[0].node), case_of_node(module, wrapped.node)],
             )
-        other = difference_of_held_and_trained_weights(module, made[0])
+        other = difference_of_held_and_trained_weights(module, calls[0])
         if other is not None and wrapped is None and not wrapped_later:
             yield self.finding(
                 other.text,
                 other.fix,
-                cases=[case_of_node(module, made[0].node), case_of_node(module, other.place)],
+                cases=[case_of_node(module, calls[0].node), case_of_node(module, other.place)],
             )
-        head = _head_optimized_alone(module, made[0])
+        head = _head_optimized_alone(module, calls[0])
         if head is not None:
             yield self.finding(
                 f"the optimizer only gets {head}: the layers stay those of the base, whatever the loss says",
                 "pass it model.parameters(), or add an adapter to the model and pass the parameters that"
                 " require gradients",
                 severity="warning",
-                cases=[case_of_node(module, made[0].node)],
+                cases=[case_of_node(module, calls[0].node)],
             )
 
     def _findings_on_gradients_cleared_before_step(self) -> Iterator[Finding]:
@@ -516,10 +516,10 @@ def _manual_optimization_settings(module: Module) -> Iterator[ast.Assign]:
 
 def _head_optimized_alone(module: Module, optimizer: Call) -> str | None:
     """The head of a causal language model, where an optimizer is given its parameters and no others."""
-    given = optimizer.argument(0, "params")
-    if not isinstance(given, ast.Call) or any(module.methods("add_param_group")):
+    params_argument = optimizer.argument(0, "params")
+    if not isinstance(params_argument, ast.Call) or any(module.methods("add_param_group")):
         return None
-    call = module.flow.call(given)
+    call = module.flow.call(params_argument)
     if call.method != "parameters" or call.receiver is None:
         return None
     owner = call.receiver
@@ -632,8 +632,8 @@ def _may_be_stepped_elsewhere(module: Module, made: Call) -> bool:
         call = module.flow.call(node)
         if _call_surely_steps_no_optimizer(module, call):
             continue
-        given = [*call.args, *call.keywords.values()]
-        if any(one.node is made.node for part in given for one in module.flow.origins(part)):
+        arguments = [*call.args, *call.keywords.values()]
+        if any(one.node is made.node for part in arguments for one in module.flow.origins(part)):
             return True
     return any(
         one.node is made.node

@@ -121,10 +121,12 @@ class GroupsMixPrompts(SourceRule):
             return
         seen: set[ast.AST] = set()
         for trace in (*traces_of_scripts_that_reach_file(module), None):
-            for found in _mixed_groups(module, trace) if trace else _mixed_groups_by_loops(module):
-                if found.view in seen:
+            for mixed_group in (
+                _mixed_groups(module, trace) if trace else _mixed_groups_by_loops(module)
+            ):
+                if mixed_group.view in seen:
                     continue
-                seen.add(found.view)
+                seen.add(mixed_group.view)
                 yield self.finding(
                     "the whole list of prompts is repeated k times, but the rewards are grouped as k neighbours:"
                     " each group"
@@ -133,8 +135,8 @@ class GroupsMixPrompts(SourceRule):
                     " repeat_interleave(k)"
                     " of a tensor); or group with view(k, -1), and take means over dimension 0",
                     cases=[
-                        case_of_node(module, found.view),
-                        case_of_node(module, found.repetition),
+                        case_of_node(module, mixed_group.view),
+                        case_of_node(module, mixed_group.repetition),
                     ],
                 )
 
@@ -212,17 +214,17 @@ def _repetition_as_blocks(call: CallEvent, count: Value) -> Value | None:
     """The repetition as blocks of that number that a tensor comes from; None where runs are made too."""
     waiting = [call.receiver] if call.receiver is not None else []
     seen = {id(one) for one in waiting}
-    found: Value | None = None
+    repeated_value: Value | None = None
     while waiting:
         value = waiting.pop()
         if len(seen) > MAX_VALUES or _repeats_each_row_or_reorders_rows(value):
             return None
         if _repeats_blocks(value, count):
-            found = found or value
+            repeated_value = repeated_value or value
         fresh = [one for one in _values_composing_value(value) if id(one) not in seen]
         seen.update(map(id, fresh))
         waiting += fresh
-    return found
+    return repeated_value
 
 
 def _values_composing_value(value: Value) -> Iterator[Value]:
@@ -272,10 +274,10 @@ def _repeats_blocks(value: Value, count: Value) -> bool:
 
 def _are_repeated_ids_of_one_text(repetition: CallEvent) -> bool:
     """Are ids repeated that a tokenizer gave for one text? It makes no tensor of several without `padding`."""
-    made = call_making_ids(repetition.receiver) if repetition.receiver is not None else None
-    if made is None or not is_made_by(made.receiver, TOKENIZERS) or made.is_open:
+    call_event = call_making_ids(repetition.receiver) if repetition.receiver is not None else None
+    if call_event is None or not is_made_by(call_event.receiver, TOKENIZERS) or call_event.is_open:
         return False
-    padding = made.keywords.get("padding")
+    padding = call_event.keywords.get("padding")
     return padding is None or constant_of(padding) is False
 
 

@@ -53,6 +53,9 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.names_read_or_spelled_in_files import (
+    is_name_read_or_spelled,
+)
 from truetune.source.parsed_source_file import Module
 
 CALLBACKS = ("transformers.TrainerCallback", "transformers.trainer_callback.TrainerCallback")
@@ -168,7 +171,11 @@ def hooks_never_called(module: Module) -> Iterator[UncalledHook]:
             if not isinstance(method, ast.FunctionDef) or method.name in names:
                 continue
             meant = _method_that_is_meant(method.name, kind, names)
-            if meant and not method.decorator_list and not _is_called(module, method.name):
+            if (
+                meant
+                and not method.decorator_list
+                and not is_name_read_or_spelled(module, method.name)
+            ):
                 yield UncalledHook(method, owner, meant, kind)
 
 
@@ -179,17 +186,6 @@ def _method_that_is_meant(written: str, kind: str, names: tuple[str, ...]) -> st
     if kind == "TrainerCallback" and written in EVENTS_OF_OTHERS:
         return EVENTS_OF_OTHERS[written]
     return next(iter(difflib.get_close_matches(written, names, 1, MIN_LIKENESS)), None)
-
-
-def _is_called(module: Module, name: str) -> bool:
-    """Do the files call a method of this name themselves, or name it in a text?"""
-    for part in module.self_and_files_run_together:
-        for node in part.nodes(ast.Attribute):
-            if node.attr == name and isinstance(node.ctx, ast.Load):
-                return True
-        if any(node.value == name for node in part.nodes(ast.Constant)):
-            return True
-    return False
 
 
 class HookNeverCalled(SourceRule):

@@ -70,15 +70,15 @@ class IteratorEmptyAfterFirstEpoch(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in iterators_used_up(module):
+        for used_up_iterator in iterators_used_up(module):
             yield self.finding(
-                f"{found.name} is created once, and the first pass of the outer loop reads it to its end: all later"
-                " passes"
-                " have no batches",
-                f"create {found.name} inside the outer loop, or make it a list: list({found.name})",
+                f"{used_up_iterator.name} is created once, and the first pass of the outer loop reads it to its end:"
+                " all later passes have no batches",
+                f"create {used_up_iterator.name} inside the outer loop, or make it a list:"
+                f" list({used_up_iterator.name})",
                 cases=[
-                    case_of_node(module, found.made),
-                    case_of_node(module, found.read),
-                    case_of_node(module, found.repeated),
+                    case_of_node(module, used_up_iterator.made),
+                    case_of_node(module, used_up_iterator.read),
+                    case_of_node(module, used_up_iterator.repeated),
                 ],
             )

@@ -260,9 +260,9 @@ def _callbacks_in_training_mode(module: Module) -> Iterator[GenerationInTraining
     """
     switch = next(
         (
-            found
+            node
             for part in module.self_and_files_run_together
-            for found in _checkpointing_switches(part)
+            for node in _checkpointing_switches(part)
         ),
         None,
     )
@@ -275,13 +275,21 @@ def _callbacks_in_training_mode(module: Module) -> Iterator[GenerationInTraining
 def _decoding_loops(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
     """Calls of a model on ids that their loop makes longer, each with the statement that adds to the ids."""
     for call in module.all_calls:
-        given = call.argument(0, "input_ids")
-        if not isinstance(given, ast.Name) or "past_key_values" in call.keywords or call.open:
+        input_ids_argument = call.argument(0, "input_ids")
+        if (
+            not isinstance(input_ids_argument, ast.Name)
+            or "past_key_values" in call.keywords
+            or call.open
+        ):
             continue
         if "model" not in module.flow.types(call.node.func):
             continue
         loop = next((one for one in module.parents(call.node) if isinstance(one, LOOPS)), None)
-        grown = _lengthening_statement(module, loop, given.id) if loop is not None else None
+        grown = (
+            _lengthening_statement(module, loop, input_ids_argument.id)
+            if loop is not None
+            else None
+        )
         if grown is not None:
             yield call.node, grown
 

@@ -144,9 +144,9 @@ class LabelIdsInNoFixedOrder(SourceRule):
         others = [one for one in numberings_beside(self.subject) if own and one.kind in OF_FILES]
         for place, here in enumerate(own):
             for other in (*own[:place], *others):
-                found = first_number_with_different_labels(here, other)
-                if found is not None:
-                    yield self._finding_on_different_files(found)
+                different_orders = first_number_with_different_labels(here, other)
+                if different_orders is not None:
+                    yield self._finding_on_different_files(different_orders)
                     return
 
     def _finding_on_different_files(self, found: DifferentOrders) -> Finding:

@@ -379,8 +379,8 @@ def _edits_that_mask_pads(
     batched = [
         module.flow.value(c.keywords.get("batched")) is True
         for c in module.methods("map")
-        if (given := c.argument(0, "function")) is not None
-        and module.flow.function_that_expression_names(given) is function
+        if (function_argument := c.argument(0, "function")) is not None
+        and module.flow.function_that_expression_names(function_argument) is function
     ]
     if (kind is not None and "return_tensors" in copied.call.keywords) or len(set(batched)) != 1:
         return ()

@@ -134,16 +134,16 @@ def _save_under_multiple(module: Module, call: Call) -> SavedAtMultiples | None:
 
 def _condition_on_multiple_around(module: Module, node: ast.AST, loop: ast.AST) -> ast.If | None:
     """The condition on a multiple of a counter around a place; None where the loop asks for anything else there."""
-    found: ast.If | None = None
+    condition: ast.If | None = None
     for up in module.parents(node):
         if up is loop:
-            return found
+            return condition
         if not isinstance(up, ast.If) or ONE_PROCESS.search(ast.unparse(up.test)):
             continue
         # A save of the best model, or at the last step, is a choice and no accident.
-        if found is not None or not _condition_tests_only_for_multiple(module, up.test):
+        if condition is not None or not _condition_tests_only_for_multiple(module, up.test):
             return None
-        found = up
+        condition = up
     return None
 
 

@@ -109,8 +109,8 @@ MAX_CLASSES = 20
 def _wrapped_classes_and_wrapping_places(module: Module) -> Iterator[tuple[ast.ClassDef, ast.AST]]:
     """The classes of which an object is wrapped, with the place that wraps it."""
     for model in models_given_to_wrappers(module):
-        for made in constructions_of_model(module, model):
-            owners = module.flow.origins(made.func) if isinstance(made, ast.Call) else ()
+        for node in constructions_of_model(module, model):
+            owners = module.flow.origins(node.func) if isinstance(node, ast.Call) else ()
             for owner in owners:
                 if isinstance(owner.node, ast.ClassDef):
                     yield owner.node, model

@@ -189,8 +189,8 @@ def _makes_layer_with_weights(module: Module, node: ast.expr) -> bool:
     call = module.flow.call(node)
     if call.named(*WEIGHTED):
         return True
-    made = module.flow.class_of_object(node)
-    return made is not None and made in set(_module_classes(module))
+    definition = module.flow.class_of_object(node)
+    return definition is not None and definition in set(_module_classes(module))
 
 
 def _is_registered_otherwise(module: Module, owner: ast.ClassDef, name: str) -> bool:

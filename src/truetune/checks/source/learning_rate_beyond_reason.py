@@ -167,12 +167,12 @@ def _rate_of_command(module: Module, rate: ast.expr | None) -> GivenOption | Non
     nodes = (
         [rate, *(origin.node for origin in module.flow.origins(rate))] if rate is not None else []
     )
-    given = (
+    given_options = (
         option_value_from_commands_by_attribute(module.home(node), node)
         for node in nodes
         if isinstance(node, ast.expr)
     )
-    return next((one for one in given if one is not None), None)
+    return next((one for one in given_options if one is not None), None)
 
 
 def _soft_prompt_settings(module: Module) -> Iterator[Call]:

@@ -211,8 +211,10 @@ def _estimated_row_lengths_in_tokens(module: Module, loader: CallEvent) -> list[
 def _rows_of_data_set(module: Module, data_set: Value) -> FileRows | None:
     """The rows of the file that a data set reads, also where an object of a class of one's own keeps it."""
     kept = list(data_set.attributes.values()) if isinstance(data_set, Instance) else [data_set]
-    found = [rows for one in kept if (rows := local_rows_of_value(module, one)) is not None]
-    return found[0] if len({one.source for one in found}) == 1 else None
+    rows_of_values = [
+        rows for one in kept if (rows := local_rows_of_value(module, one)) is not None
+    ]
+    return rows_of_values[0] if len({one.source for one in rows_of_values}) == 1 else None
 
 
 def _count_characters(value: object, depth: int = 0) -> int:

@@ -69,14 +69,14 @@ class LogProbabilitiesAtAnotherTemperature(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         """Findings on losses whose logits lack the temperature."""
-        for found in unscaled_losses(self.subject):
+        for unscaled_loss in unscaled_losses(self.subject):
             yield self.finding(
-                f"answers are sampled at temperature {found.temperature:g}, but the loss takes their log-probabilities"
-                " from logits that are not divided by it: its gradient is that of another policy",
-                f"divide the logits by TEMPERATURE ({found.temperature:g}) before log_softmax, for policy and reference"
-                " alike, or sample at temperature 1.0",
+                f"answers are sampled at temperature {unscaled_loss.temperature:g}, but the loss takes their"
+                " log-probabilities from logits that are not divided by it: its gradient is that of another policy",
+                f"divide the logits by TEMPERATURE ({unscaled_loss.temperature:g}) before log_softmax, for policy"
+                " and reference alike, or sample at temperature 1.0",
                 cases=[
-                    case_of_node(self.subject, found.log_softmax),
-                    case_of_node(self.subject, found.sampling),
+                    case_of_node(self.subject, unscaled_loss.log_softmax),
+                    case_of_node(self.subject, unscaled_loss.sampling),
                 ],
             )

@@ -96,10 +96,10 @@ class LossForcedToRequireGrad(SourceRule):
             for call in backward_calls(module)
             for loss in possible_losses(call)
         }
-        told: set[ast.AST] = set()
+        reported_nodes: set[ast.AST] = set()
         for forced in _forced_gradients(module):
             if (_enclosing_function(module, forced.node), ast.unparse(forced.target)) in losses:
-                told.add(forced.value)
+                reported_nodes.add(forced.value)
                 is_cut = forced.is_leaf or _is_made_without_gradients(module, forced.target)
                 yield self.finding(
                     f"`{module.text_of(forced.node)}` {forced.effect}",
@@ -109,7 +109,7 @@ class LossForcedToRequireGrad(SourceRule):
                     severity="error" if is_cut else "warning",
                     cases=[case_of_node(module, forced.node)],
                 )
-        yield from self._findings_on_new_leaves(told)
+        yield from self._findings_on_new_leaves(reported_nodes)
 
     def _findings_on_new_leaves(self, told: set[ast.AST]) -> Iterator[Finding]:
         """Findings on losses that are made of a new leaf alone, wherever it is made."""
@@ -163,9 +163,9 @@ class ForcedGradient(NamedTuple):
 def _forced_gradients(module: Module) -> Iterator[ForcedGradient]:
     """The places where something is given requires_grad by hand."""
     for call in module.methods("requires_grad_"):
-        asked = call.argument(0, "requires_grad")
+        requires_grad_argument = call.argument(0, "requires_grad")
         if isinstance(call.node.func, ast.Attribute) and (
-            asked is None or module.flow.value(asked) is True
+            requires_grad_argument is None or module.flow.value(requires_grad_argument) is True
         ):
             yield ForcedGradient(call.node, call.node.func.value, False, call.node)
     for assigned in module.nodes(ast.Assign):
@@ -198,9 +198,18 @@ def _makes_leaf_of_computed_value(module: Module, value: ast.expr) -> bool:
     if not isinstance(value, ast.Call) or not module.flow.call(value).named(*LEAF_MAKERS):
         return False
     call = module.flow.call(value)
-    given, asked = call.argument(0, "data"), call.keywords.get("requires_grad")
-    is_computed = given is not None and any(isinstance(node, ast.Name) for node in ast.walk(given))
-    return is_computed and asked is not None and module.flow.value(asked) is True
+    data_argument, requires_grad_argument = (
+        call.argument(0, "data"),
+        call.keywords.get("requires_grad"),
+    )
+    is_computed = data_argument is not None and any(
+        isinstance(node, ast.Name) for node in ast.walk(data_argument)
+    )
+    return (
+        is_computed
+        and requires_grad_argument is not None
+        and module.flow.value(requires_grad_argument) is True
+    )
 
 
 def _is_made_without_gradients(module: Module, loss: ast.expr) -> bool:

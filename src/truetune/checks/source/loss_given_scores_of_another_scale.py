@@ -132,12 +132,12 @@ def _loss_function_or_construction(call: CallEvent) -> CallEvent | None:
 def _wrong_scale(call: CallEvent) -> _WrongScale | None:
     """What is wrong with the scores that a loss gets; None where nothing is, or the call is no loss."""
     loss = _loss_function_or_construction(call)
-    given = None if loss is None else call.argument(0, "input")
-    if loss is None or given is None:
+    input_argument = None if loss is None else call.argument(0, "input")
+    if loss is None or input_argument is None:
         return None
     if loss.named(*DIVERGENCES):
-        return _wrong_input_or_target_of_divergence(call, loss, given)
-    score_scale = score_scale_of(given)
+        return _wrong_input_or_target_of_divergence(call, loss, input_argument)
+    score_scale = score_scale_of(input_argument)
     if score_scale is None:
         return None
     if loss.named(*LOSS_OF_LOGITS):
@@ -186,24 +186,24 @@ def _wrong_input_or_target_of_divergence(
     call: CallEvent, loss: CallEvent, value: Value
 ) -> _WrongScale | None:
     """What is wrong with the input or the target of a Kullback-Leibler divergence."""
-    found = score_scale_of(value)
-    if found is not None and found.scale != "log-probabilities":
+    score_scale = score_scale_of(value)
+    if score_scale is not None and score_scale.scale != "log-probabilities":
         return _WrongScale(
             call,
-            found,
-            f"kl_div gets {found.scale} as its input instead of log-probabilities: its value is not a divergence"
+            score_scale,
+            f"kl_div gets {score_scale.scale} as its input instead of log-probabilities: its value is not a divergence"
             " and may be negative",
             "pass F.log_softmax(student_logits, dim=-1) as input, and F.softmax(teacher_logits, dim=-1) as target",
         )
     target = call.argument(1, "target")
     wanted = _target_scale_expected_by_divergence(loss)
-    found = None if target is None else score_scale_of(target)
-    if found is None or wanted is None or found.scale == wanted:
+    score_scale = None if target is None else score_scale_of(target)
+    if score_scale is None or wanted is None or score_scale.scale == wanted:
         return None
     return _WrongScale(
         call,
-        found,
-        f"kl_div gets {found.scale} as its target instead of {wanted} (log_target={wanted != 'probabilities'})",
+        score_scale,
+        f"kl_div gets {score_scale.scale} as its target instead of {wanted} (log_target={wanted != 'probabilities'})",
         "pass probabilities as the target, or log-probabilities with log_target=True",
     )
 
@@ -211,8 +211,12 @@ def _wrong_input_or_target_of_divergence(
 def _target_scale_expected_by_divergence(loss: CallEvent) -> str | None:
     """What a divergence takes as its target; None where it is not known."""
     is_function = loss.named("torch.nn.functional.*")
-    given = loss.argument(5 if is_function else 3, "log_target")
-    plain = False if given is None and not loss.is_open else constant_of(given)
+    log_target_argument = loss.argument(5 if is_function else 3, "log_target")
+    plain = (
+        False
+        if log_target_argument is None and not loss.is_open
+        else constant_of(log_target_argument)
+    )
     if not isinstance(plain, bool):
         return None
     return "log-probabilities" if plain else "probabilities"

@@ -48,6 +48,9 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
+from truetune.checks.source.evidence.expressions_as_signed_sums_of_terms import (
+    names_and_texts_in_expression,
+)
 from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
 
@@ -136,7 +139,7 @@ def _chosen_and_rejected_terms(
         return _chosen_and_rejected_terms(module, node.operand, -sign, steps)
     if isinstance(node, ast.BinOp):
         return _terms_of_operation(module, node, sign, steps)
-    words = _names_attributes_and_texts_in_expression(node)
+    words = names_and_texts_in_expression(node)
     side = _chosen_or_rejected_named_in_words(words)
     if side:
         return [MarginTerm(sign, side, any(map(REFERENCE.search, words)))]
@@ -207,7 +210,7 @@ def _names_and_keys_in_expression_and_origins(
     module: Module, node: ast.AST, steps: int
 ) -> list[str]:
     """The names and keys in an expression, and in those that its names are set to."""
-    words = _names_attributes_and_texts_in_expression(node)
+    words = names_and_texts_in_expression(node)
     if steps <= 0:
         return words
     for name in (one for one in ast.walk(node) if isinstance(one, ast.Name)):
@@ -216,19 +219,6 @@ def _names_and_keys_in_expression_and_origins(
             words += _names_and_keys_in_expression_and_origins(
                 module, value, min(steps - 1, MAX_STEPS_OF_ARGUMENTS)
             )
-    return words
-
-
-def _names_attributes_and_texts_in_expression(node: ast.AST) -> list[str]:
-    """The names, attributes and texts in an expression."""
-    words = []
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name):
-            words.append(one.id)
-        elif isinstance(one, ast.Attribute):
-            words.append(one.attr)
-        elif isinstance(one, ast.Constant) and isinstance(one.value, str):
-            words.append(one.value)
     return words
 
 

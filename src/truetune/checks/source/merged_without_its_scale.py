@@ -166,11 +166,11 @@ def _multiplies_or_divides(node: ast.AST) -> bool:
 def _scale_of_adapter_beside_script(module: Module) -> float | None:
     """The scale of the one adapter beside a script; None where there is none, or more."""
     folder = Path(module.path).parent
-    found = [*folder.glob("adapter_config.json"), *folder.glob("*/adapter_config.json")]
-    if len(found) != 1:
+    config_files = [*folder.glob("adapter_config.json"), *folder.glob("*/adapter_config.json")]
+    if len(config_files) != 1:
         return None
     try:
-        settings = read_json(found[0], SETTINGS)
+        settings = read_json(config_files[0], SETTINGS)
         return float(settings["lora_alpha"]) / float(settings["r"])
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
         return None

@@ -91,9 +91,9 @@ def _is_loop_over_batches(module: Module, loop: ast.AST) -> bool:
     """Does a loop go over the batches of a loader?"""
     if not isinstance(loop, ast.For | ast.AsyncFor) or UNITS.search(ast.unparse(loop.iter)):
         return False
-    made = module.flow.producing_call(loop.iter)
-    is_loader = made is not None and made.named(*LOADERS)
-    if made is not None and is_loader and _gives_single_rows(module, made):
+    call = module.flow.producing_call(loop.iter)
+    is_loader = call is not None and call.named(*LOADERS)
+    if call is not None and is_loader and _gives_single_rows(module, call):
         return False
     return is_loader or BATCHES.search(ast.unparse(loop.iter)) is not None
 

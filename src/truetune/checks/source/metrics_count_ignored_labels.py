@@ -77,9 +77,8 @@ from truetune.checks.source.evidence.causal_predictions_compared_with_labels imp
 )
 from truetune.checks.source.evidence.label_masking_and_padding import holds_ignored_label
 from truetune.checks.source.evidence.metric_functions_and_token_shifts import (
+    first_label_comparison_of_picked_tokens,
     functions_seeing_logits,
-    picks_one_token_per_position,
-    unshifted_label_comparisons,
     with_called_functions,
 )
 from truetune.source.call_with_resolved_names_and_arguments import Call
@@ -179,7 +178,7 @@ class MetricsCountIgnoredLabels(SourceRule):
                 return METRICS_NOT_SEEN
             if (
                 not _may_leave_any_labels_out(module, functions)
-                and _first_argmax_label_comparison(module, functions) is None
+                and first_label_comparison_of_picked_tokens(module, functions) is None
             ):
                 return COMPARISON_NOT_SEEN
         return None
@@ -191,7 +190,7 @@ class MetricsCountIgnoredLabels(SourceRule):
             if functions is None or _may_leave_any_labels_out(module, functions):
                 continue
             where = _origin_of_ignored_labels(module, call, functions)
-            compared = _first_argmax_label_comparison(module, functions)
+            compared = first_label_comparison_of_picked_tokens(module, functions)
             if where is None or compared is None:
                 continue
             yield self.finding(
@@ -231,7 +230,7 @@ class MetricsCountIgnoredLabels(SourceRule):
             return  # a metric of torchmetrics leaves these places out by itself
         for step in token_picking_scopes(module):
             functions = with_called_functions(module, [step])
-            compared = _first_argmax_label_comparison(module, functions)
+            compared = first_label_comparison_of_picked_tokens(module, functions)
             where = _origin_of_ignored_labels(module, None, functions)
             if (
                 compared is not None
@@ -280,18 +279,6 @@ def _whole_name_around_match(match: re.Match[str]) -> str:
     return (before[0] if before else "") + match[0] + (behind[0] if behind else "")
 
 
-def _first_argmax_label_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
-    """Where tokens that are picked by argmax are compared with labels; None where that is not seen."""
-    if not any(
-        picks_one_token_per_position(node) for function in functions for node in ast.walk(function)
-    ):
-        return None
-    return next(
-        (node for function in functions for node in unshifted_label_comparisons(module, function)),
-        None,
-    )
-
-
 def _origin_of_ignored_labels(
     module: Module, trainer: Call | None, functions: Sequence[ast.AST]
 ) -> str | None:
@@ -327,11 +314,11 @@ def _origin_of_ignored_padding(module: Module, trainer: Call) -> str | None:
     """What pads the labels of a trainer's batches with -100, in words; None where nothing is sure
     to.
     """
-    given = trainer.keywords.get("data_collator")
-    if given is None:
+    data_collator_argument = trainer.keywords.get("data_collator")
+    if data_collator_argument is None:
         is_own = trainer.named("trl.SFTTrainer") and not trainer.open
         return "the collator of SFTTrainer gives padding the label -100" if is_own else None
-    collator = module.flow.producing_call(given)
+    collator = module.flow.producing_call(data_collator_argument)
     if collator is None:
         return None
     masks_pads = (

@@ -55,7 +55,7 @@ The shift changes only the score. Scores of earlier runs can't be compared with 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.faults import Fault
@@ -74,9 +74,9 @@ from truetune.checks.source.evidence.label_shifts_in_token_accuracies import (
     token_accuracies_with_known_label_shift,
 )
 from truetune.checks.source.evidence.metric_functions_and_token_shifts import (
+    first_label_comparison_of_picked_tokens,
     functions_seeing_logits,
     may_shift_tokens,
-    picks_one_token_per_position,
     unshifted_label_comparisons,
     with_called_functions,
 )
@@ -108,7 +108,7 @@ class MetricsUnshifted(SourceRule):
                 return METRICS_NOT_SEEN
             if (
                 not may_shift_tokens(functions)
-                and _argmax_label_comparison(module, functions) is None
+                and first_label_comparison_of_picked_tokens(module, functions) is None
             ):
                 return COMPARISON_NOT_SEEN
         for step in token_picking_scopes(module):
@@ -148,7 +148,7 @@ class MetricsUnshifted(SourceRule):
             functions = functions_seeing_logits(module, call)
             if functions is None or may_shift_tokens(functions):
                 continue
-            compared = _argmax_label_comparison(module, functions)
+            compared = first_label_comparison_of_picked_tokens(module, functions)
             if compared is not None:
                 yield self.finding(
                     "compute_metrics compares predictions with the labels of the same position, but logits predict"
@@ -165,15 +165,3 @@ class MetricsUnshifted(SourceRule):
 def _argmax_label_comparison_of_step(module: Module, step: ast.AST) -> ast.AST | None:
     """Where a step compares the tokens that it picks with the labels; None where that is not seen."""
     return next(unshifted_label_comparisons(module, step), None)
-
-
-def _argmax_label_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
-    """Where tokens that are picked by argmax are compared with labels; None where that is not seen."""
-    if not any(
-        picks_one_token_per_position(node) for function in functions for node in ast.walk(function)
-    ):
-        return None
-    return next(
-        (node for function in functions for node in unshifted_label_comparisons(module, function)),
-        None,
-    )

@@ -207,14 +207,14 @@ def _unread_model_options(module: Module) -> Iterator[UnusedOption]:
 
 def _attribute_name_of_option(call: Call) -> str:
     """The attribute that an option becomes: `model_path` of `--model-path`."""
-    given = call.keywords.get("dest")
+    dest_argument = call.keywords.get("dest")
     texts = [
         one.value
         for one in call.args
         if isinstance(one, ast.Constant) and isinstance(one.value, str)
     ]
-    if isinstance(given, ast.Constant):
-        return str(given.value)
+    if isinstance(dest_argument, ast.Constant):
+        return str(dest_argument.value)
     long = next((one for one in texts if one.startswith("--")), texts[0] if texts else "")
     return long.lstrip("-").replace("-", "_")
 

@@ -245,10 +245,10 @@ def _parameter_count_of_model(module: Module, model: HeldModel) -> float | None:
 
 def _parameter_count_of_loaded_model(module: Module, call: Call) -> float | None:
     """Parameters of the model that a call loads."""
-    given = call.argument(0, "pretrained_model_name_or_path")
-    if given is None:
-        given = call.keywords.get("model_name", call.keywords.get("model"))
-    name = module.flow.value(given)
+    argument = call.argument(0, "pretrained_model_name_or_path")
+    if argument is None:
+        argument = call.keywords.get("model_name", call.keywords.get("model"))
+    name = module.flow.value(argument)
     if not isinstance(name, str):
         return None
     published = published_config(name)

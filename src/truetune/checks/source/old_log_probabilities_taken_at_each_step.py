@@ -74,10 +74,14 @@ class OldLogProbabilitiesTakenAtEachStep(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on ratios that are always 1."""
         module = self.subject
-        for found in ratios_of_one_pass(module):
+        for ratio_of_one_pass in ratios_of_one_pass(module):
             yield self.finding(
-                f"the old log-probabilities are {ast.unparse(found.old)}, taken in each of {found.epochs} epochs on the"
+                f"the old log-probabilities are {ast.unparse(ratio_of_one_pass.old)}, taken in each of"
+                f" {ratio_of_one_pass.epochs} epochs on the"
                 " same answers: the ratio is always 1, so clipping never acts and nothing bounds the update",
                 "compute the old log-probabilities once before the loop over epochs, under torch.no_grad()",
-                cases=[case_of_node(module, found.ratio), case_of_node(module, found.old)],
+                cases=[
+                    case_of_node(module, ratio_of_one_pass.ratio),
+                    case_of_node(module, ratio_of_one_pass.old),
+                ],
             )

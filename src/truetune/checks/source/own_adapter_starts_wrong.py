@@ -211,11 +211,11 @@ def _initialization_of_matrix(node: ast.Assign, name: str, text: str) -> str:
     again = re.search(rf"\.{name}\.(?:weight|data)(?:\.data)?\s*=\s*([^=].*)", text)
     if again is not None:
         return _initialization_by_expression(again[1])
-    for found in re.finditer(
+    for match in re.finditer(
         rf"(\w+_)\(\s*\w+\.{name}(?:\.weight)?(?:\.data)?\b|\.{name}(?:\.weight)?(?:\.data)?\.(\w+_)\(",
         text,
     ):
-        method = (found[1] or found[2]) + "("
+        method = (match[1] or match[2]) + "("
         if ZEROS.search(method) or method == "zero_(":
             return "zero"
         if RANDOM.search(method):

@@ -240,7 +240,7 @@ def _remedy_for_text_between_fences(function: str, texts: list[str]) -> str:
     """
     if function != JSON_READER:
         return ""
-    inside = [found.group(1) for text in texts if (found := BETWEEN_FENCES.search(text))]
+    inside = [match.group(1) for text in texts if (match := BETWEEN_FENCES.search(text))]
     odd = [text for text in inside if not _is_json(text)]
     if not odd:
         return ""

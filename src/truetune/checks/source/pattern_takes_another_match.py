@@ -101,20 +101,22 @@ class PatternTakesAnotherMatch(SourceRule):
     looks_at = CodePlaces("searches of a text by a pattern", _searches_and_splits)
 
     def findings(self) -> Iterator[Finding]:
-        judged: set[ast.AST] = set()
+        judged_nodes: set[ast.AST] = set()
         for match in taken_matches(self.subject):
-            found = (
-                None if match.node in judged else better_reading_of_predictions(self.subject, match)
+            other_reading = (
+                None
+                if match.node in judged_nodes
+                else better_reading_of_predictions(self.subject, match)
             )
-            if found is None:
+            if other_reading is None:
                 continue
-            judged.add(match.node)
+            judged_nodes.add(match.node)
             yield self.finding(
-                f"{_taken_match_in_words(match)} in `{match.column}` equals `{found.reference}` in"
-                f" {found.own:,} of {found.of:,} rows; {found.reading.what}: in {found.other:,}. Right answers count as"
-                " wrong",
-                found.reading.remedy,
-                evidence=list(_evidence(found)),
+                f"{_taken_match_in_words(match)} in `{match.column}` equals `{other_reading.reference}` in"
+                f" {other_reading.own:,} of {other_reading.of:,} rows; {other_reading.reading.what}: in"
+                f" {other_reading.other:,}. Right answers count as wrong",
+                other_reading.reading.remedy,
+                evidence=list(_evidence(other_reading)),
                 cases=[case_of_node(self.subject, match.node)],
             )
 

@@ -134,9 +134,9 @@ class PatternTakesPartOfAWord(SourceRule):
                 matches = _part_matches_if_frequent(module, pattern, text)
             if pattern is None or matches is None:
                 continue
-            found = pattern.search(matches.parts[0])
-            taken = found.group() if found else ""
-            first = text_around(matches.parts[0], found.start() if found else 0)
+            match = pattern.search(matches.parts[0])
+            taken = match.group() if match else ""
+            first = text_around(matches.parts[0], match.start() if match else 0)
             yield self.finding(
                 f"{pattern.pattern!r} matches inside a word or number in {len(matches.parts):,} of {matches.found:,}"
                 f" texts of `{matches.column}`, for example {taken!r} in {first!r}: the score is wrong",
@@ -154,10 +154,10 @@ def _part_matches_if_frequent(
     for column in columns_of_text(module, text):
         rows = rows_with_text_columns(module, (column,))
         texts = [row[column] for row in rows.rows] if rows is not None else []
-        found = [(one, match) for one in texts if (match := pattern.search(one))]
-        parts = [one for one, match in found if _is_part_of_word(one, match)]
-        if len(parts) >= max(MIN_PARTS, MIN_SHARE * len(found)):
-            return PartMatches(column, parts, len(found))
+        texts_and_matches = [(one, match) for one in texts if (match := pattern.search(one))]
+        parts = [one for one, match in texts_and_matches if _is_part_of_word(one, match)]
+        if len(parts) >= max(MIN_PARTS, MIN_SHARE * len(texts_and_matches)):
+            return PartMatches(column, parts, len(texts_and_matches))
     return None
 
 

@@ -93,11 +93,11 @@ class PlaceholderNeverFilled(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in unfilled_placeholders(module):
-            name = found.placeholder[1:-1]
+        for unfilled_placeholder in unfilled_placeholders(module):
+            name = unfilled_placeholder.placeholder[1:-1]
             effect = (
                 "all prompts are the same text, whatever the row"
-                if found.is_whole
+                if unfilled_placeholder.is_whole
                 else "the model sees the braces instead of the value"
             )
             fill = (
@@ -105,10 +105,11 @@ class PlaceholderNeverFilled(SourceRule):
                 if name.isidentifier()
                 else "put an f in front of the text"
             )
-            place = case_of_node(found.use.home, found.use.node)
+            place = case_of_node(unfilled_placeholder.use.home, unfilled_placeholder.use.node)
             yield self.finding(
-                f"the placeholder {found.placeholder} reaches the model as it is, since nothing fills it in: {effect}",
+                f"the placeholder {unfilled_placeholder.placeholder} reaches the model as it is, since nothing fills"
+                f" it in: {effect}",
                 f"{fill}; then build the rows again, and use the same prompt at inference",
-                severity=None if found.is_whole else "warning",
-                cases=[case_of_node(module, found.text), place],
+                severity=None if unfilled_placeholder.is_whole else "warning",
+                cases=[case_of_node(module, unfilled_placeholder.text), place],
             )

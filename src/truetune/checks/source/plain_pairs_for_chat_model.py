@@ -94,10 +94,10 @@ class PlainPairsForChatModel(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        found = next(_trainers_of_chat_models_and_names(module), None)
-        if found is None:
+        trainer_and_name = next(_trainers_of_chat_models_and_names(module), None)
+        if trainer_and_name is None:
             return
-        trainer, name = found
+        trainer, name = trainer_and_name
         asking = next(_inference_scripts_using_chat_template(module), None)
         rows = _first_training_rows(module) if asking is not None else []
         plain = [row for _, _, row in rows if _is_plain_pair_without_turn_marks(row)]

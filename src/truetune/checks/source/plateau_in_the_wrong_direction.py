@@ -118,14 +118,14 @@ class PlateauInTheWrongDirection(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in plateau_scheduler_steps(module):
-            if found.mode != found.needed:
+        for plateau_step in plateau_scheduler_steps(module):
+            if plateau_step.mode != plateau_step.needed:
                 yield self.finding(
-                    f"ReduceLROnPlateau has mode={found.mode!r} but gets {found.metric}: it lowers the learning rate"
-                    " while the metric improves",
-                    f'set mode="{found.needed}" in ReduceLROnPlateau',
+                    f"ReduceLROnPlateau has mode={plateau_step.mode!r} but gets {plateau_step.metric}: it lowers the"
+                    " learning rate while the metric improves",
+                    f'set mode="{plateau_step.needed}" in ReduceLROnPlateau',
                     cases=[
-                        case_of_node(module, found.schedule.node),
-                        case_of_node(module, found.step.node),
+                        case_of_node(module, plateau_step.schedule.node),
+                        case_of_node(module, plateau_step.step.node),
                     ],
                 )

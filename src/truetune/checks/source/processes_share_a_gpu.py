@@ -219,12 +219,12 @@ def _is_move_of_model(module: Module, call: Call) -> bool:
 def _is_moved_object_given_to_ddp(module: Module, call: Call, wrapped: list[Call]) -> bool:
     """Is what is moved given to DistributedDataParallel: a module of the user's own has no type that is known?"""
     for wrapper in wrapped:
-        given = wrapper.argument(0, "module")
-        if given is None:
+        module_argument = wrapper.argument(0, "module")
+        if module_argument is None:
             continue
-        if any(origin.node is call.node for origin in module.flow.origins(given)):
+        if any(origin.node is call.node for origin in module.flow.origins(module_argument)):
             return True
-        names = isinstance(given, ast.Name | ast.Attribute) and call.receiver is not None
-        if names and ast.unparse(given) == ast.unparse(call.receiver or given):
+        names = isinstance(module_argument, ast.Name | ast.Attribute) and call.receiver is not None
+        if names and ast.unparse(module_argument) == ast.unparse(call.receiver or module_argument):
             return True
     return False

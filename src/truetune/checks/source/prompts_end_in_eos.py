@@ -59,12 +59,15 @@ class PromptsEndInEos(SourceRule):
     looks_at = GENERATE_CALLS
 
     def findings(self) -> Iterator[Finding]:
-        for found in prompts_ending_in_eos(self.subject):
-            nodes = [found.generation.node, *([] if found.sign is None else [found.sign])]
+        for prompt_ending_in_eos in prompts_ending_in_eos(self.subject):
+            nodes = [
+                prompt_ending_in_eos.generation.node,
+                *([] if prompt_ending_in_eos.sign is None else [prompt_ending_in_eos.sign]),
+            ]
             yield self.finding(
-                f"the tokenizer appends EOS to the prompt ({found.why}): the model should continue a text that has"
-                " already ended",
+                f"the tokenizer appends EOS to the prompt ({prompt_ending_in_eos.why}): the model should continue a"
+                " text that has already ended",
                 "load the tokenizer for inference with add_eos_token=False",
-                severity=None if found.is_sure else "warning",
+                severity=None if prompt_ending_in_eos.is_sure else "warning",
                 cases=[case_of_node(self.subject, node) for node in nodes],
             )

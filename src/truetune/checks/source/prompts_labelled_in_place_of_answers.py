@@ -136,11 +136,11 @@ def _sum_that_labels_are(module: Module, value: ast.expr) -> ast.BinOp | None:
 
 def _summands_in_order(node: ast.expr) -> list[ast.expr]:
     """The parts of a sum, from left to right."""
-    found: list[ast.expr] = []
-    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and len(found) < MAX_PARTS:
-        found.insert(0, node.right)
+    nodes: list[ast.expr] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and len(nodes) < MAX_PARTS:
+        nodes.insert(0, node.right)
         node = node.left
-    return [node, *found]
+    return [node, *nodes]
 
 
 def _keeps_prompt_and_masks_answer(module: Module, whole: ast.expr) -> bool:

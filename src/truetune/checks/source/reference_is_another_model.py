@@ -70,14 +70,15 @@ class ReferenceIsAnotherModel(SourceRule):
     )
 
     def findings(self) -> Iterator[Finding]:
-        for found in references_of_other_models(self.subject):
+        for other_reference in references_of_other_models(self.subject):
             yield self.finding(
-                f"the reference is loaded from {found.reference_name}, but the policy from {found.policy_name}: the"
+                f"the reference is loaded from {other_reference.reference_name}, but the policy from"
+                f" {other_reference.policy_name}: the"
                 " rewards are not 0 at the start, and the policy is pulled towards the other model",
-                f"load the reference from {found.policy_name} too, or leave ref_model out: the trainer then uses the"
-                " initial policy",
+                f"load the reference from {other_reference.policy_name} too, or leave ref_model out: the trainer"
+                " then uses the initial policy",
                 cases=[
-                    case_of_node(self.subject, found.reference.node),
-                    case_of_node(found.policy.home, found.policy.node),
+                    case_of_node(self.subject, other_reference.reference.node),
+                    case_of_node(other_reference.policy.home, other_reference.policy.node),
                 ],
             )

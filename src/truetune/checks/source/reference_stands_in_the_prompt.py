@@ -73,14 +73,14 @@ def _model_calls_and_messages(module: Module) -> Iterator[tuple[Call, ast.expr]]
     """The calls that put messages to a model, and these messages."""
     yield from _prompt_renderings_and_messages(module)
     for call in module.methods("create"):
-        given = call.keywords.get("messages")
-        if given is not None and "completions" in ast.unparse(call.node.func):
-            yield call, given
+        messages_argument = call.keywords.get("messages")
+        if messages_argument is not None and "completions" in ast.unparse(call.node.func):
+            yield call, messages_argument
     for call in module.methods("chat"):
         engine = module.flow.producing_call(call.receiver)
-        given = call.argument(0, "messages")
-        if given is not None and engine is not None and engine.named("vllm.LLM"):
-            yield call, given
+        messages_argument = call.argument(0, "messages")
+        if messages_argument is not None and engine is not None and engine.named("vllm.LLM"):
+            yield call, messages_argument
 
 
 def _prompt_renderings_and_messages(module: Module) -> Iterator[tuple[Call, ast.expr]]:
@@ -88,10 +88,10 @@ def _prompt_renderings_and_messages(module: Module) -> Iterator[tuple[Call, ast.
     if not any(module.methods("generate")):
         return
     for call in module.methods("apply_chat_template"):
-        given = call.argument(0, "conversation")
+        conversation_argument = call.argument(0, "conversation")
         opens = module.flow.value(call.keywords.get("add_generation_prompt")) is True
-        if given is not None and opens:
-            yield call, given
+        if conversation_argument is not None and opens:
+            yield call, conversation_argument
 
 
 class ReferenceStandsInThePrompt(SourceRule):

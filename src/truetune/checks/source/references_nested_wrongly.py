@@ -209,8 +209,8 @@ def _words_per_row(module: Module, node: ast.expr) -> ast.ListComp | None:
 def _element_that_is_text(module: Module, call: Call) -> ast.expr | None:
     """An element of the references or predictions that is certainly a text; None where none is."""
     for place, name in enumerate(("list_of_references", "hypotheses")):
-        given = call.argument(place, name)
-        for element in () if given is None else _elements_per_row(module, given):
+        argument = call.argument(place, name)
+        for element in () if argument is None else _elements_per_row(module, argument):
             if _is_made_by_text_method(module, element) or _is_column_of_texts(
                 module, call, place, element
             ):

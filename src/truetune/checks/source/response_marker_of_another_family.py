@@ -218,14 +218,14 @@ def _may_row_hold_prompt_marker(module: Module, marker: str, opening: str) -> bo
     plain = marker.strip()
     if question.startswith(plain) or plain.startswith(question.strip()):
         return True
-    given = PURE_PROMPT.fullmatch(marker)
+    match = PURE_PROMPT.fullmatch(marker)
     expected = PURE_PROMPT.fullmatch(question)
-    if given is None or expected is None or _writes_mark_in_own_text(module, given["mark"]):
+    if match is None or expected is None or _writes_mark_in_own_text(module, match["mark"]):
         return True
-    if given["mark"] != expected["mark"] or question.startswith(FIXED_ROLES):
+    if match["mark"] != expected["mark"] or question.startswith(FIXED_ROLES):
         return False
     # Templates of this kind write the role as the row names it.
-    return given["role"] in (None, "user") or not _questions_are_of_users(module, given["role"])
+    return match["role"] in (None, "user") or not _questions_are_of_users(module, match["role"])
 
 
 def _questions_are_of_users(module: Module, other_role: str) -> bool:

@@ -71,9 +71,10 @@ class RewardGrowsWithTheDistance(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         """Findings on reward functions that pay for a distance."""
-        for found in rewarded_distances(self.subject):
+        for rewarded_distance in rewarded_distances(self.subject):
             yield self.finding(
-                f"{found.function.name} gives more reward for a larger distance: training maximises the distance",
+                f"{rewarded_distance.function.name} gives more reward for a larger distance: training maximises the"
+                " distance",
                 "return -distance, or 1 / (1 + distance)",
-                cases=[case_of_node(self.subject, found.distance)],
+                cases=[case_of_node(self.subject, rewarded_distance.distance)],
             )

@@ -82,14 +82,15 @@ class RewardIsNeverGiven(SourceRule):
         module = self.subject
         if not any(module.calls(*TRAINERS)):
             return
-        for found in reward_functions_rejecting_own_references(module):
-            home = found.function.home
-            cases = [case_of_node(home, found.function.definition)]
-            if found.node in home.scopes.parent:
-                cases.insert(0, case_of_node(home, found.node))
+        for reward_never_given in reward_functions_rejecting_own_references(module):
+            home = reward_never_given.function.home
+            cases = [case_of_node(home, reward_never_given.function.definition)]
+            if reward_never_given.node in home.scopes.parent:
+                cases.insert(0, case_of_node(home, reward_never_given.node))
             yield self.finding(
-                f"{found.function.name} compares {found.taken_out} with {found.compared_with}, which it never equals:"
-                f" even the correct results of all {found.rows} tried rows get no reward",
+                f"{reward_never_given.function.name} compares {reward_never_given.taken_out} with"
+                f" {reward_never_given.compared_with}, which it never equals:"
+                f" even the correct results of all {reward_never_given.rows} tried rows get no reward",
                 "extract the result from the reference as from the answer (split('####')[-1].strip()), and compare"
                 " both as the same type; then call the function on the references before the run: each must get the"
                 " full reward",

@@ -71,14 +71,15 @@ class RewardPatternNeedsASpecialToken(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         """Findings on patterns that no decoded completion matches."""
-        for found in patterns_with_special_tokens(self.subject):
+        for special_token_pattern in patterns_with_special_tokens(self.subject):
             yield self.finding(
-                f"{found.function.name} pays only where a completion contains {found.token}, but TRL decodes"
+                f"{special_token_pattern.function.name} pays only where a completion contains"
+                f" {special_token_pattern.token}, but TRL decodes"
                 " completions without special tokens: no completion ever gets this reward",
-                f"remove {found.token} from the pattern; test the function on an answer in the wanted form before the"
-                " run",
+                f"remove {special_token_pattern.token} from the pattern; test the function on an answer in the"
+                " wanted form before the run",
                 cases=[
-                    case_of_node(self.subject, found.search),
-                    case_of_node(self.subject, found.function),
+                    case_of_node(self.subject, special_token_pattern.search),
+                    case_of_node(self.subject, special_token_pattern.function),
                 ],
             )

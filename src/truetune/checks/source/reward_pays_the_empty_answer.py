@@ -88,10 +88,10 @@ class RewardPaysTheEmptyAnswer(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on answers that are looked for inside of the reference."""
         for function in scoring_functions(self.subject):
-            for found in searches_that_hold_for_empty_answers(function):
+            for node in searches_that_hold_for_empty_answers(function):
                 yield self.finding(
-                    f"{function.name} looks for the answer inside of the reference ({ast.unparse(found)}): an empty"
+                    f"{function.name} looks for the answer inside of the reference ({ast.unparse(node)}): an empty"
                     " answer is always found, and gets the reward",
                     "compare for equality, or with a list of right spellings; give an empty answer 0",
-                    cases=[case_of_node(self.subject, found)],
+                    cases=[case_of_node(self.subject, node)],
                 )

@@ -92,17 +92,20 @@ class RewardReadsAnotherForm(SourceRule):
         module = self.subject
         if not any(module.calls(*TRAINERS)):
             return
-        for found in rewards_only_for_unasked_answer_formats(module):
-            asked, paid = _answer_form_in_full(found.asked), _answer_form_in_full(found.paid)
-            place = found.prompt.find(found.asked)
-            around = found.prompt[max(0, place - SHOWN_CHARS // 2) : place + SHOWN_CHARS // 2]
+        for paid_form in rewards_only_for_unasked_answer_formats(module):
+            asked, paid = (
+                _answer_form_in_full(paid_form.asked),
+                _answer_form_in_full(paid_form.paid),
+            )
+            place = paid_form.prompt.find(paid_form.asked)
+            around = paid_form.prompt[max(0, place - SHOWN_CHARS // 2) : place + SHOWN_CHARS // 2]
             yield self.finding(
-                f"the prompts ask for the answer in {asked}, but {found.function.name} only rewards {paid}: the correct"
-                f" results of all {found.rows} tried rows, in {asked}, get no reward",
-                f"change {found.function.name} to read {asked}, or let the prompts ask for {paid}; then call the"
+                f"the prompts ask for the answer in {asked}, but {paid_form.function.name} only rewards {paid}: the"
+                f" correct results of all {paid_form.rows} tried rows, in {asked}, get no reward",
+                f"change {paid_form.function.name} to read {asked}, or let the prompts ask for {paid}; then call the"
                 " function on an answer in that format before the run",
                 evidence=[f"a prompt: {around!r}"],
-                cases=[case_of_node(found.function.home, found.function.definition)],
+                cases=[case_of_node(paid_form.function.home, paid_form.function.definition)],
             )
 
 

@@ -127,5 +127,5 @@ def _scored_columns_named_in_script(module: Module) -> list[str]:
 
 def _texts_of_column(rows: ScoredRows | None, column: str) -> list[str]:
     """The texts of a column that are not empty."""
-    found = [row.get(column, "") for row in rows.rows] if rows is not None else []
-    return [text for text in found if text.strip()]
+    values = [row.get(column, "") for row in rows.rows] if rows is not None else []
+    return [text for text in values if text.strip()]

@@ -138,8 +138,12 @@ def _works_on_training_rows(module: Module) -> bool:
 
 def _field_setting_function_without_result(module: Module, call: Call) -> ast.AST | None:
     """The function of a `map` that sets fields of its row and returns nothing; None where it returns something."""
-    given = call.argument(0, "function")
-    function = module.flow.function_that_expression_names(given) if given is not None else None
+    function_argument = call.argument(0, "function")
+    function = (
+        module.flow.function_that_expression_names(function_argument)
+        if function_argument is not None
+        else None
+    )
     if not isinstance(function, ast.FunctionDef) or not function.args.args:
         return None
     if _gives_a_value(function) or not _sets_fields(function, row=function.args.args[0].arg):

@@ -68,15 +68,18 @@ class RowsDividedTwice(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in find_twice_divided_rows(module):
+        for twice_divided_rows in find_twice_divided_rows(module):
             yield self.finding(
-                f"the rows are split between the processes twice: here, and again by {found.divider}; with N"
-                " processes, each trains on 1/N of its 1/N, and the other rows are never used",
-                f"remove the split by rank here, and pass all rows to {found.divider}, which gives each process its"
-                " share",
+                f"the rows are split between the processes twice: here, and again by {twice_divided_rows.divider};"
+                " with N processes, each trains on 1/N of its 1/N, and the other rows are never used",
+                f"remove the split by rank here, and pass all rows to {twice_divided_rows.divider}, which gives each"
+                " process its share",
                 evidence=[
                     "an epoch has 1/N of the steps that it should have: compare the rows of the file with"
                     " `Num examples` in the log"
                 ],
-                cases=[case_of_node(module, found.part), case_of_node(module, found.again)],
+                cases=[
+                    case_of_node(module, twice_divided_rows.part),
+                    case_of_node(module, twice_divided_rows.again),
+                ],
             )

@@ -104,13 +104,13 @@ class RowsJoinedAfterOneSideChanged(SourceRule):
         module = self.subject
         # answers-beside-other-references is about sorts of answers and references.
         scored = {pair.node for pair in lists_compared_row_by_row(module)}
-        told: set[ast.AST] = set()
-        for found in wrong_joins(module):
-            told.add(found.node)
-            if found.change.kind != "order" or found.node not in scored:
-                yield self._finding_on_join(found)
+        reported_nodes: set[ast.AST] = set()
+        for wrong_join in wrong_joins(module):
+            reported_nodes.add(wrong_join.node)
+            if wrong_join.change.kind != "order" or wrong_join.node not in scored:
+                yield self._finding_on_join(wrong_join)
         for join in files_in_other_order(module):
-            if join.node not in told and (join.what == "zip" or join.node not in scored):
+            if join.node not in reported_nodes and (join.what == "zip" or join.node not in scored):
                 yield self._finding_on_files(join)
         yield from self._findings_on_shuffled_files()
         yield from self._findings_on_filtered_files()

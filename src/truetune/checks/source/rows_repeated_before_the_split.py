@@ -95,13 +95,17 @@ class RowsRepeatedBeforeTheSplit(SourceRule):
         if not any(_places_that_divide_rows(module)):
             return
         known = _divisions_reported_by_another_rule(module)
-        for found in divisions_of_repeated_rows(module):
-            if found.division in known:
+        for repeated_rows in divisions_of_repeated_rows(module):
+            if repeated_rows.division in known:
                 continue
             yield self.finding(
-                f"{found.what}, and the rows are split after that: copies of one row are trained on and evaluated on",
+                f"{repeated_rows.what}, and the rows are split after that: copies of one row are trained on and"
+                " evaluated on",
                 "split the rows first, and repeat only rows of the training part",
-                cases=[case_of_node(module, found.division), case_of_node(module, found.repeat)],
+                cases=[
+                    case_of_node(module, repeated_rows.division),
+                    case_of_node(module, repeated_rows.repeat),
+                ],
             )
         for windows in random_divisions_of_windows(module):
             yield self.finding(

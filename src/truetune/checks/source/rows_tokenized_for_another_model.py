@@ -71,14 +71,18 @@ class RowsTokenizedForAnotherModel(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in ids_of_other_models(module):
+        for ids_of_another_model in ids_of_other_models(module):
             yield self.finding(
-                f"{found.path} contains ids of {found.tokenizer} (vocabulary of"
-                f" {vocabulary_group_of(found.tokenizer)}), but the model that is trained on them is {found.model}"
-                f" ({vocabulary_group_of(found.model)}): each id means another"
+                f"{ids_of_another_model.path} contains ids of {ids_of_another_model.tokenizer} (vocabulary of"
+                f" {vocabulary_group_of(ids_of_another_model.tokenizer)}), but the model that is trained on them is"
+                f" {ids_of_another_model.model}"
+                f" ({vocabulary_group_of(ids_of_another_model.model)}): each id means another"
                 " piece of text to it, and the loss starts near random guessing",
-                f"delete {found.path}, and tokenize the rows again with the model's tokenizer:"
-                f' AutoTokenizer.from_pretrained("{found.model}")',
-                cases=[case_of_node(module, found.node), case_of_node(found.maker, found.made_by)],
+                f"delete {ids_of_another_model.path}, and tokenize the rows again with the model's tokenizer:"
+                f' AutoTokenizer.from_pretrained("{ids_of_another_model.model}")',
+                cases=[
+                    case_of_node(module, ids_of_another_model.node),
+                    case_of_node(ids_of_another_model.maker, ids_of_another_model.made_by),
+                ],
             )
             return

@@ -159,9 +159,9 @@ def _may_be_stepped_elsewhere(module: Module, schedule: Call) -> bool:
                 or part.flow.function_that_expression_names(call.node.func) is not None
             ):
                 continue
-            for given in (*call.args, *call.keywords.values()):
-                is_named = isinstance(given, ast.Name)
-                origins = part.flow.origins(given) if is_named else ()
+            for argument in (*call.args, *call.keywords.values()):
+                is_named = isinstance(argument, ast.Name)
+                origins = part.flow.origins(argument) if is_named else ()
                 if any(origin.node is schedule.node for origin in origins):
                     return True
     return False

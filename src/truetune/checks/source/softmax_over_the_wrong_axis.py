@@ -116,8 +116,8 @@ def _axis_count_of_logits_origin(module: Module, node: ast.AST) -> int | None:
     if not isinstance(node, ast.Attribute) or node.attr != "logits":
         return None
     output = module.flow.producing_call(node.value)
-    made = module.flow.producing_call(output.node.func) if output is not None else None
-    return _axis_count_of_model_logits(module, made.node) if made is not None else None
+    call = module.flow.producing_call(output.node.func) if output is not None else None
+    return _axis_count_of_model_logits(module, call.node) if call is not None else None
 
 
 def _keeps_axes(index: ast.expr) -> bool:

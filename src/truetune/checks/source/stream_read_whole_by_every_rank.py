@@ -116,8 +116,8 @@ def _is_iterable_data_set_without_rank(module: Module, rows: ast.expr) -> bool:
     if SHARD_IN_LOOP in body:
         body = re.sub(r"\bshard\b", "", body)
     # The arguments too: a data set may be given its rank where it is made.
-    given = [*stream.made.args, *(word.value for word in stream.made.keywords)]
-    code = " ".join([body, *map(ast.unparse, given)])
+    arguments = [*stream.made.args, *(word.value for word in stream.made.keywords)]
+    code = " ".join([body, *map(ast.unparse, arguments)])
     return not OF_A_RANK.search(code)
 
 

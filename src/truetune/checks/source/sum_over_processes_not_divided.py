@@ -140,15 +140,15 @@ def _undivided_sums(module: Module) -> Iterator[ast.AST]:
 def _is_sum_reduction(call: CallEvent) -> bool:
     """Does a reduction take the sum? That is what accelerate does where no `reduction` is given."""
     if call.method == "reduce":
-        given = call.argument(1, "reduction")
-        is_default = given is None and not call.is_open
+        argument = call.argument(1, "reduction")
+        is_default = argument is None and not call.is_open
         return is_made_by(call.receiver, ACCELERATORS) and (
-            is_default or constant_of(given) == "sum"
+            is_default or constant_of(argument) == "sum"
         )
-    given = call.argument(2 if call.named("*.reduce") else 1, "op")
-    if given is None:
+    argument = call.argument(2 if call.named("*.reduce") else 1, "op")
+    if argument is None:
         return not call.is_open
-    name = given.name if isinstance(given, Library | Attribute) else ""
+    name = argument.name if isinstance(argument, Library | Attribute) else ""
     return name.endswith("SUM")
 
 

@@ -110,17 +110,17 @@ class TensorsBroadcastAgainstEachOther(SourceRule):
             return
         seen: set[ast.AST] = set()
         for trace in traces_of_scripts_that_reach_file(module):
-            for found in _unlike_axes_of_run(trace):
-                if found.node in seen or module.home(found.node) is not module:
+            for unlike_axes in _unlike_axes_of_run(trace):
+                if unlike_axes.node in seen or module.home(unlike_axes.node) is not module:
                     continue
-                if not module.holds(found.node):
+                if not module.holds(unlike_axes.node):
                     continue
-                seen.add(found.node)
+                seen.add(unlike_axes.node)
                 yield self.finding(
-                    f"tensors of shape {_format_axes(found.one)} and {_format_axes(found.other)} are broadcast against"
-                    " each other: each row is compared with the values of all rows",
+                    f"tensors of shape {_format_axes(unlike_axes.one)} and {_format_axes(unlike_axes.other)} are"
+                    " broadcast against each other: each row is compared with the values of all rows",
                     "drop the axis of size one: scores.squeeze(-1); a mean that you subtract needs keepdim=True",
-                    cases=[case_of_node(module, found.node)],
+                    cases=[case_of_node(module, unlike_axes.node)],
                 )
 
 

@@ -88,16 +88,19 @@ class TokensBetweenWindowsSkipped(SourceRule):
             return
         seen: set[ast.AST] = set()
         for trace in traces_of_scripts_that_reach_file(module):
-            for found in _skipped_tokens(module, trace):
-                if found.window in seen:
+            for skipped_tokens in _skipped_tokens(module, trace):
+                if skipped_tokens.window in seen:
                     continue
-                seen.add(found.window)
-                left_out = 1 - found.length / found.step
+                seen.add(skipped_tokens.window)
+                left_out = 1 - skipped_tokens.length / skipped_tokens.step
                 yield self.finding(
-                    f"windows of {found.length:,} are cut at a stride of {found.step:,}: {left_out:.0%} of the data is"
-                    " between them and never used",
-                    f"set the stride to {found.length} or less",
-                    cases=[case_of_node(module, found.window), case_of_node(module, found.stride)],
+                    f"windows of {skipped_tokens.length:,} are cut at a stride of {skipped_tokens.step:,}:"
+                    f" {left_out:.0%} of the data is between them and never used",
+                    f"set the stride to {skipped_tokens.length} or less",
+                    cases=[
+                        case_of_node(module, skipped_tokens.window),
+                        case_of_node(module, skipped_tokens.stride),
+                    ],
                 )
 
 

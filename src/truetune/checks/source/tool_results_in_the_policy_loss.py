@@ -78,14 +78,14 @@ class ToolResultsInThePolicyLoss(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         """Findings on ones for text that the model did not write."""
-        for found in trained_tool_results(self.subject):
-            ids = ast.unparse(found.ids)
+        for trained_tool_result in trained_tool_results(self.subject):
+            ids = ast.unparse(trained_tool_result.ids)
             yield self.finding(
-                f"{found.mask} gets ones for {ids}, which the tokenizer made of text that the model did not write, as"
-                " it does for the sampled ids: results of tools are in the loss",
-                f"add 0 to {found.mask} for each of {ids}, and 1 for sampled ids alone",
+                f"{trained_tool_result.mask} gets ones for {ids}, which the tokenizer made of text that the model"
+                " did not write, as it does for the sampled ids: results of tools are in the loss",
+                f"add 0 to {trained_tool_result.mask} for each of {ids}, and 1 for sampled ids alone",
                 cases=[
-                    case_of_node(self.subject, found.added),
-                    case_of_node(self.subject, found.encoding),
+                    case_of_node(self.subject, trained_tool_result.added),
+                    case_of_node(self.subject, trained_tool_result.encoding),
                 ],
             )

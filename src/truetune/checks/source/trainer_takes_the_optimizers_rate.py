@@ -84,8 +84,12 @@ class OtherValue(NamedTuple):
 def trainers_with_optimizers(module: Module) -> Iterator[tuple[Call, Call]]:
     """The trainers that are given an optimizer, each with the call that makes it."""
     for trainer in module.calls(*TRAINERS):
-        given = trainer.argument(-1, "optimizers")
-        first = given.elts[0] if isinstance(given, ast.Tuple | ast.List) and given.elts else None
+        optimizers_argument = trainer.argument(-1, "optimizers")
+        first = (
+            optimizers_argument.elts[0]
+            if isinstance(optimizers_argument, ast.Tuple | ast.List) and optimizers_argument.elts
+            else None
+        )
         call = module.flow.producing_call(first)
         if call is not None and "optimizer" in module.flow.types(call.node):
             yield trainer, call
@@ -131,8 +135,8 @@ def _number_of_expression_if_known(module: Module, value: ast.expr | None) -> fl
 
 def _may_have_groups_with_own_rates(optimizer: Call) -> bool:
     """May an optimizer be given groups with rates of their own?"""
-    given = optimizer.argument(0, "params")
-    return not isinstance(given, ast.Call)
+    params_argument = optimizer.argument(0, "params")
+    return not isinstance(params_argument, ast.Call)
 
 
 class TrainerTakesTheOptimizersRate(SourceRule):

@@ -216,20 +216,24 @@ def _names_float32(value: Value) -> bool:
 
 def _names_large_model(load: CallEvent) -> bool:
     """Does the name of a model say that it has half a billion parameters or more?"""
-    given = load.argument(0, "pretrained_model_name_or_path")
-    name = constant_of(given) if given is not None else None
+    model_name_argument = load.argument(0, "pretrained_model_name_or_path")
+    name = constant_of(model_name_argument) if model_name_argument is not None else None
     sizes = BILLIONS_IN_NAME.findall(name.replace("_", "-")) if isinstance(name, str) else []
     return any(float(size) >= MIN_BILLIONS for size in sizes)
 
 
 def _float32_training(module: Module, trace: Trace) -> _Float32Training | None:
     """The training of a run that is left in float32; None where there is none, or its precision is not known."""
-    found = (
+    float32_training = (
         _lightning_without_precision(trace)
         or _trainer_without_half_precision(trace)
         or _loop_without_autocast(module, trace)
     )
-    return found if found is not None and found.place.home.path == module.path else None
+    return (
+        float32_training
+        if float32_training is not None and float32_training.place.home.path == module.path
+        else None
+    )
 
 
 def _lightning_without_precision(trace: Trace) -> _Float32Training | None:
@@ -239,12 +243,16 @@ def _lightning_without_precision(trace: Trace) -> _Float32Training | None:
         (FABRIC, any(trace.methods("backward"))),
     ):
         for call in trace.calls(*names):
-            given = call.keywords.get("precision")
-            is_float32 = given is None or constant_of(given) in FLOAT32_PRECISIONS
+            precision_argument = call.keywords.get("precision")
+            is_float32 = (
+                precision_argument is None or constant_of(precision_argument) in FLOAT32_PRECISIONS
+            )
             if call.is_open or "plugins" in call.keywords or not is_float32 or not is_used:
                 return None
             name = "the Trainer" if names is LIGHTNING else "Fabric"
-            why = f"{name} of Lightning computes in 32 bits" + ("" if given else " by default")
+            why = f"{name} of Lightning computes in 32 bits" + (
+                "" if precision_argument else " by default"
+            )
             return _Float32Training(
                 call, why, f'give {name} precision="bf16-mixed" (or "bf16-true")'
             )

@@ -98,8 +98,10 @@ class TurnMarksAddedAsPlainTokens(SourceRule):
 
 def _plain_marks(module: Module, call: Call) -> Iterator[str]:
     """The marks of turns among the tokens of a call that do not say that they are special."""
-    given = call.argument(0, "new_tokens")
-    for node in _tokens_given(module, given) if given is not None else ():
+    new_tokens_argument = call.argument(0, "new_tokens")
+    for node in (
+        _tokens_given(module, new_tokens_argument) if new_tokens_argument is not None else ()
+    ):
         if isinstance(node, ast.Call):
             made = module.flow.call(node)
             special = made.keywords.get("special")

@@ -86,14 +86,14 @@ class WeightsKeptWithoutCopy(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for found in weights_kept_without_copy(module):
+        for kept_weights in weights_kept_without_copy(module):
             yield self.finding(
-                f"{found.variable} is not a copy: {found.how} gives the tensors that are being trained, and later steps"
-                " change them too",
-                f"copy them: {found.variable} = copy.deepcopy(...), or save them to a file and load it later",
+                f"{kept_weights.variable} is not a copy: {kept_weights.how} gives the tensors that are being"
+                " trained, and later steps change them too",
+                f"copy them: {kept_weights.variable} = copy.deepcopy(...), or save them to a file and load it later",
                 cases=[
-                    case_of_node(module, found.kept),
-                    case_of_node(module, found.step),
-                    case_of_node(module, found.read),
+                    case_of_node(module, kept_weights.kept),
+                    case_of_node(module, kept_weights.step),
+                    case_of_node(module, kept_weights.read),
                 ],
             )

@@ -118,10 +118,10 @@ def _existing_path(module: Module, call: Call) -> Path | None:
 
 def _cell_separator_of_call(module: Module, call: Call) -> str | None:
     """The character between two cells; None where it is given and not one."""
-    given = call.keywords.get("sep") or call.keywords.get("delimiter")
-    if given is None:
+    sep_argument = call.keywords.get("sep") or call.keywords.get("delimiter")
+    if sep_argument is None:
         return "\t" if call.named("pandas.read_table") else ","
-    value = module.flow.value(given)
+    value = module.flow.value(sep_argument)
     return value if isinstance(value, str) and len(value) == 1 else None
 
 
@@ -161,19 +161,19 @@ def _is_number(cell: str) -> bool:
 
 def _missing_word_counts_by_column_and_word(path: Path, separator: str) -> Counter[tuple[str, str]]:
     """Column and word -> the cells that are that word, in columns of texts where few cells are."""
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     rows: Counter[str] = Counter()
     texts: set[str] = set()
     for column, cell in _names_and_cells_of_text_columns(path, separator):
         word = cell.strip()
         rows[column] += 1
-        found[column, word] += word in WORDS
+        counts[column, word] += word in WORDS
         if word not in WORDS and not _is_number(word):
             texts.add(column)
     return Counter(
         {
             (column, word): count
-            for (column, word), count in found.items()
+            for (column, word), count in counts.items()
             if column in texts and 0 < count <= rows[column] * MAX_SHARE
         }
     )
@@ -181,7 +181,7 @@ def _missing_word_counts_by_column_and_word(path: Path, separator: str) -> Count
 
 def _names_and_cells_of_text_columns(path: Path, separator: str) -> list[tuple[str, str]]:
     """The names and cells of the columns that are trained on; empty where a file can't be read as a table."""
-    found = []
+    text_columns = []
     try:
         if path.stat().st_size > MAX_BYTES:
             return []
@@ -189,11 +189,11 @@ def _names_and_cells_of_text_columns(path: Path, separator: str) -> list[tuple[s
             reader = CsvReader(stream, delimiter=separator)
             header = next(reader, [])
             for record in reader:
-                found += [
+                text_columns += [
                     (column, cell)
                     for column, cell in zip(header, record, strict=False)
                     if column.lower() in COLUMNS and cell
                 ]
     except (OSError, UnicodeDecodeError, Error, InputLimitError):
         return []
-    return found
+    return text_columns

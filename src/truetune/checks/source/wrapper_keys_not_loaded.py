@@ -202,9 +202,13 @@ def _matches_saved(loaded: LoadedState, saved: SavedState) -> bool:
 
 def _loaded_state(module: Module, load: Call) -> LoadedState:
     """The state that a call loads, as it is, into a plain model; without names where that is not certain."""
-    given = load.argument(0, "state_dict")
-    fitting = _state_filtered_by_known_names(module, given) if given is not None else None
-    state, entry = _state_file_and_entry(module, fitting or given)
+    state_dict_argument = load.argument(0, "state_dict")
+    fitting = (
+        _state_filtered_by_known_names(module, state_dict_argument)
+        if state_dict_argument is not None
+        else None
+    )
+    state, entry = _state_file_and_entry(module, fitting or state_dict_argument)
     maker = module.flow.producing_call(state)
     if maker is None or not maker.named(*LOADING_FUNCTIONS) or load.receiver is None:
         return LoadedState([], "")
@@ -344,8 +348,8 @@ def _entries_with_text_keys(table: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
 
 def _is_state_dict_call(module: Module, value: ast.expr) -> bool:
     """Is it what `state_dict()` gives?"""
-    made = module.flow.producing_call(value)
-    return made is not None and made.method == "state_dict"
+    call = module.flow.producing_call(value)
+    return call is not None and call.method == "state_dict"
 
 
 def _models_whose_state_is_saved(

@@ -137,31 +137,22 @@ class TemplateChangesContents(DataRule):
         self, messages: list[Message], text: str
     ) -> Iterator[Finding]:
         """The finding on turns of user and assistant that are left out, and on turns that are written again."""
-        counts = {
-            f"{one['role']} turn {number + 1} of {len(messages)}": text.lower().count(
-                f"{_unique_mark_of_turn(number)}0:"
-            )
-            for number, one in enumerate(messages)
-        }
+        counts = _count_writings_of_turns(messages, text)
         # A system turn that is not written is another rule's; some templates have no place for one.
         faulty = {
-            turn: count
+            turn: f"{count} times" if count else "nowhere"
             for turn, count in counts.items()
             if count > 1 or (count == 0 and not turn.startswith("system"))
         }
         # A template that writes no answer at all renders prompts alone.
         if not faulty or not any(count for turn, count in counts.items() if "assistant" in turn):
             return
-        turn, count = next(iter(faulty.items()))
-        written = f"{count} times" if count else "nowhere"
+        turn, written = next(iter(faulty.items()))
         yield self.finding(
             f"the chat template does not write each turn once: {turn} is written {written}",
             "in the chat template, go through all messages ({% for message in messages %}), and write each content at"
             " one place",
-            cases=[
-                Case(f"{turn}: written {f'{n} times' if n else 'nowhere'}")
-                for turn, n in faulty.items()
-            ],
+            cases=[Case(f"{turn}: written {written}") for turn, written in faulty.items()],
             count=len(faulty),
             total=len(messages),
         )
@@ -182,6 +173,12 @@ class TemplateChangesContents(DataRule):
             "in the chat template, go through the messages in their order ({% for message in messages %})",
         )
 
+    def _text_from_last_mark(self, text: str) -> str:
+        """The end of a text from its last control token on; its last character where it has none."""
+        added = self.tokenizer.backend.get_added_tokens_decoder()
+        marks = [token.content for id, token in added.items() if id in self.tokenizer.control]
+        return text[max((text.rfind(mark) for mark in marks), default=-1) :]
+
     def _finding_on_second_system_block(self) -> Iterator[Finding]:
         """The finding on a template that writes a system turn of its own before that of the rows."""
         if not self.has_system_turns:
@@ -192,18 +189,13 @@ class TemplateChangesContents(DataRule):
         if text is None or text.count(SYSTEM) != 1 or text.find(SYSTEM) > text.find(QUESTION):
             return
         before = text[: text.index(SYSTEM)]
-        added = self.tokenizer.backend.get_added_tokens_decoder()
-        marks = [token.content for id, token in added.items() if id in self.tokenizer.control]
-        header = before[max((before.rfind(mark) for mark in marks), default=-1) :]
+        header = self._text_from_last_mark(before)
+        own_turn = _text_behind_first_header(before, header)
         # A header of one token says nothing of the role; other marks may follow it in each turn.
-        first = before.find(header) if before.rstrip().endswith(header.rstrip()) else -1
-        between = before[first + len(header) : len(before) - len(header)].strip()
-        if len(header.strip()) < MIN_HEADER_CHARACTERS or first == len(before) - len(header):
-            return
-        if first < 0 or not between:
+        if len(header.strip()) < MIN_HEADER_CHARACTERS or not own_turn:
             return
         yield self.finding(
-            f"the chat template writes a system turn of its own beside that of the rows: {between[:60]!r} comes before"
+            f"the chat template writes a system turn of its own beside that of the rows: {own_turn[:60]!r} comes before"
             " it in each chat",
             "write the own system turn only where the chat has none ({% if messages[0].role != 'system' %})",
             severity="warning",
@@ -255,6 +247,27 @@ def _long_probe_text_of_turn(number: int) -> str:
 def _unique_mark_of_turn(number: int) -> str:
     """What no other turn of the probe holds."""
     return f"note{number}x"
+
+
+def _count_writings_of_turns(messages: list[Message], text: str) -> dict[str, int]:
+    """How often each turn of the probe is written, by its role and place: `user turn 2 of 5`."""
+    lower = text.lower()
+    return {
+        f"{one['role']} turn {number + 1} of {len(messages)}": lower.count(
+            f"{_unique_mark_of_turn(number)}0:"
+        )
+        for number, one in enumerate(messages)
+    }
+
+
+def _text_behind_first_header(before: str, header: str) -> str:
+    """What is between a header and the same header at the end of a text; empty where it is there once alone."""
+    if not before.rstrip().endswith(header.rstrip()):
+        return ""
+    first, last = before.find(header), len(before) - len(header)
+    if first < 0 or first == last:
+        return ""
+    return before[first + len(header) : last].strip()
 
 
 def _text_between(text: str, first: str, second: str) -> str | None:

@@ -51,9 +51,9 @@ learn any format: then serve it with the same one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
@@ -66,6 +66,9 @@ from truetune.checks.template.evidence.turn_marks_of_published_chat_models impor
     find_published_marks,
 )
 from truetune.render.template_probes import ANSWER, QUESTION, alternating_chat
+
+if TYPE_CHECKING:
+    from tokenizers import AddedToken
 
 NEXT_QUESTION = "Is it open on Sundays?"
 NEXT_ANSWER = "From noon to four."
@@ -139,28 +142,41 @@ class TemplateMarksDifferFromPublished(DataRule):
         cached = folder.parent.parent.name.replace("--", "/")
         return any(map(is_named_as_base_model, (self.spec.model or "", folder.name, cached)))
 
+    def _added_tokens_by_text(self, texts: Collection[str]) -> dict[str, AddedToken]:
+        """The added tokens of the tokenizer that have one of these texts."""
+        added = self.tokenizer.backend.get_added_tokens_decoder().values()
+        return {token.content: token for token in added if token.content in texts}
+
+    def _finding_on_stripping_tokens(self, names: list[str]) -> Finding:
+        """The finding on tokens that take the white space next to them away."""
+        return self.finding(
+            f"{', '.join(names)} strip the white space next to them (lstrip, rstrip): what the template"
+            " writes there never becomes a token",
+            "set lstrip and rstrip to false for these tokens in tokenizer.json and tokenizer_config.json, as in"
+            " the published tokenizer",
+            severity="warning",
+        )
+
+    def _finding_on_tokens_as_single_words(self, names: list[str]) -> Finding:
+        """The finding on tokens that are tokens only where they stand alone."""
+        return self.finding(
+            f"{', '.join(names)} are found only where blanks or line ends surround them (single_word): right after"
+            " a word they are split into pieces, so turns begin or end without their token",
+            "set single_word to false for these tokens in tokenizer.json and tokenizer_config.json",
+        )
+
     def _findings_on_flags(self) -> Iterator[Finding]:
         """Findings on tokens of the family whose flags are not the published ones."""
         marks = self._published_marks_of_tokenizer
         if marks is None:
             return
-        added = self.tokenizer.backend.get_added_tokens_decoder().values()
-        tokens = {token.content: token for token in added if token.content in marks.tokens}
+        tokens = self._added_tokens_by_text(marks.tokens)
         stripping = [name for name, token in tokens.items() if token.lstrip or token.rstrip]
         if stripping and not marks.are_stripped:
-            yield self.finding(
-                f"{', '.join(stripping)} strip the white space next to them (lstrip, rstrip): what the template"
-                " writes there never becomes a token",
-                "set lstrip and rstrip to false for these tokens in tokenizer.json and tokenizer_config.json, as in"
-                " the published tokenizer",
-                severity="warning",
-            )
-        if hidden := [name for name, token in tokens.items() if token.single_word]:
-            yield self.finding(
-                f"{', '.join(hidden)} are found only where blanks or line ends surround them (single_word): right after"
-                " a word they are split into pieces, so turns begin or end without their token",
-                "set single_word to false for these tokens in tokenizer.json and tokenizer_config.json",
-            )
+            yield self._finding_on_stripping_tokens(stripping)
+        in_single_words = [name for name, token in tokens.items() if token.single_word]
+        if in_single_words:
+            yield self._finding_on_tokens_as_single_words(in_single_words)
         if not tokens[marks.end_token].special:
             yield self.finding(
                 f"{marks.end_token!r}, which ends each answer, is not a special token: skip_special_tokens leaves it"

@@ -178,8 +178,8 @@ def _added_tokens_of_tag_pairs(tokenizer: Tokenizer, ends: Collection[int]) -> d
     by_name: dict[str, dict[str, int]] = {}
     added = tokenizer.backend.get_added_tokens_decoder()
     for id, token in added.items():
-        found = TAG.fullmatch(token.content)
-        if found is not None and id not in ends:
-            by_name.setdefault(found[2], {})[found[1]] = id
+        match = TAG.fullmatch(token.content)
+        if match is not None and id not in ends:
+            by_name.setdefault(match[2], {})[match[1]] = id
     pairs = [ids for ids in by_name.values() if len(ids) == 2]
     return {id: added[id].content for ids in pairs for id in ids.values()}

@@ -539,23 +539,19 @@ def _size_of(array: Array, tensor_arguments: TensorArguments) -> Any:
     return array.shape if axis is None else array.shape[axis]
 
 
+def _numbers_or_one_tuple(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Sizes as methods of tensors take them: `view(2, 3)` or `view((2, 3))`."""
+    return args if len(args) != 1 or isinstance(args[0], int) else tuple(args[0])
+
+
 def _view(array: Array, tensor_arguments: TensorArguments) -> Array:
     """`view` and `reshape`, of numbers or one tuple."""
-    sizes = (
-        tensor_arguments.args
-        if len(tensor_arguments.args) != 1 or isinstance(tensor_arguments.args[0], int)
-        else tensor_arguments.args[0]
-    )
-    return array.reshape(tuple(sizes))
+    return array.reshape(_numbers_or_one_tuple(tensor_arguments.args))
 
 
 def _expand(array: Array, tensor_arguments: TensorArguments) -> Array:
     """`expand`: -1 keeps a dimension."""
-    sizes = list(
-        tensor_arguments.args
-        if len(tensor_arguments.args) != 1 or isinstance(tensor_arguments.args[0], int)
-        else tensor_arguments.args[0]
-    )
+    sizes = _numbers_or_one_tuple(tensor_arguments.args)
     added = len(sizes) - array.ndim
     shape = [
         array.shape[place - added] if size == -1 and place >= added else size
@@ -566,14 +562,10 @@ def _expand(array: Array, tensor_arguments: TensorArguments) -> Array:
 
 def _repeat(array: Array, tensor_arguments: TensorArguments) -> Array:
     """`repeat(2, 1)`. Raises NotComputableError where the result would be large."""
-    times = (
-        tensor_arguments.args
-        if all(isinstance(one, int) for one in tensor_arguments.args)
-        else tensor_arguments.args[0]
-    )
+    times = _numbers_or_one_tuple(tensor_arguments.args)
     if array.size * math.prod(times) > MAX_ITEMS:
         raise NotComputableError
-    return np.tile(array, tuple(times))
+    return np.tile(array, times)
 
 
 def _dtype_cast_method(dtype: Any) -> Callable[[Array, TensorArguments], Array]:
@@ -601,11 +593,7 @@ def _roll(array: Array, tensor_arguments: TensorArguments) -> Array:
 
 def _flip(array: Array, tensor_arguments: TensorArguments) -> Array:
     """`flip(0)`, `flip([0, 1])`."""
-    axes = (
-        tensor_arguments.args
-        if all(isinstance(one, int) for one in tensor_arguments.args)
-        else tensor_arguments.args[0]
-    )
+    axes = _numbers_or_one_tuple(tensor_arguments.args)
     return np.flip(array, axis=tuple(axes or tensor_arguments.keywords["dims"]))
 
 

@@ -63,14 +63,16 @@ def find_shaping_script(scripts: Iterable[str], data: Sequence[str]) -> ShapingS
         data: Files of rows.
     """
     files = [Path(str(source.path)) for source in _data_files_or_empty_if_unknown(data)]
-    found = [
+    scripts_with_rows = [
         rows
         for rows in _rows_of_scripts(training_scripts(scripts))
         if any(rows.rows_of_file(file) is not None for file in files)
     ]
     return (
-        ShapingScript(found[0], _does_script_shape_rows_unlike_columns(found[0]))
-        if len(found) == 1
+        ShapingScript(
+            scripts_with_rows[0], _does_script_shape_rows_unlike_columns(scripts_with_rows[0])
+        )
+        if len(scripts_with_rows) == 1
         else None
     )
 

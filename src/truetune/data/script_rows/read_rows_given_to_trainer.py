@@ -441,9 +441,9 @@ def _batch_size_of_loader(loader: CallEvent) -> int | None:
     """The number of rows in one batch of a loader; None if it is no loader, or it is not known."""
     if not loader.named(*LOADERS) or "batch_sampler" in loader.keywords:
         return None
-    given = loader.argument(1, "batch_size")
+    batch_size_argument = loader.argument(1, "batch_size")
     # One row is the default of torch.
-    size = 1 if given is None else constant_of(given)
+    size = 1 if batch_size_argument is None else constant_of(batch_size_argument)
     return size if type(size) is int else None
 
 
@@ -452,12 +452,12 @@ def _batch_size(trainer: CallEvent) -> int | None:
     if trainer.named(*LOADERS):
         return _batch_size_of_loader(trainer)
     settings = trainer.keywords.get("args")
-    given = (
+    per_device_train_batch_size_argument = (
         settings.call.keywords.get("per_device_train_batch_size")
         if isinstance(settings, Result)
         else None
     )
-    size = constant_of(given)
+    size = constant_of(per_device_train_batch_size_argument)
     return size if type(size) is int else None
 
 
@@ -556,10 +556,10 @@ def _table_of_dataset(run: ConcreteRun, rows: Value, collator: Value | None) -> 
         ]
         items = [_only_row_of_batch(one) for one in batches]
     items = _name_ids_and_labels_in_tuples(items)
-    made = table_of_dictionaries(Sequence("list", items), places)
-    if made is not None and isinstance(rows, Table):
-        made.notes += rows.notes
-    return made
+    table = table_of_dictionaries(Sequence("list", items), places)
+    if table is not None and isinstance(rows, Table):
+        table.notes += rows.notes
+    return table
 
 
 def _items_of_dataset(run: ConcreteRun, rows: Value) -> list[Value] | None:

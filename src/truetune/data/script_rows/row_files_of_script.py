@@ -92,8 +92,8 @@ class RowFiles:
         """The names of the files that a glob fits, `data/*.jsonl`, in order."""
         for folder in self.folders:
             try:
-                found = (path.resolve() for path in islice(folder.glob(pattern), MAX_FILES))
-                names = [str(path) for path in found if self._is_in_allowed_folder(path)]
+                paths = (path.resolve() for path in islice(folder.glob(pattern), MAX_FILES))
+                names = [str(path) for path in paths if self._is_in_allowed_folder(path)]
             except (ValueError, NotImplementedError, OSError):
                 return []  # an absolute or broken pattern
             if names:

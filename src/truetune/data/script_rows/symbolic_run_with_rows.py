@@ -589,10 +589,10 @@ class ConcreteRun(Interpreter):
         stated = self._attribute(tokenizer, "model_max_length", None)
         if isinstance(stated, Attribute):
             # No statement sets it: it is an attribute of the tokenizer still.
-            given = tokenizer.call.keywords.get("model_max_length")
-            if given is None:
+            model_max_length_argument = tokenizer.call.keywords.get("model_max_length")
+            if model_max_length_argument is None:
                 return self._tokenizer.model_max_length
-            stated = given
+            stated = model_max_length_argument
         limit = constant_of(stated)
         return limit if type(limit) is int else None
 

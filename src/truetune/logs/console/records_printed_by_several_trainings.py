@@ -98,9 +98,9 @@ class RepeatedRecordReader:
             ("each", ROWS_ON_A_GPU),
             ("accumulated", ACCUMULATION),
         ):
-            found = pattern.search(text)
-            if found is not None:
-                value = int(found[1].replace(",", "") or 0)
+            match = pattern.search(text)
+            if match is not None:
+                value = int(match[1].replace(",", "") or 0)
                 self._counts.setdefault(name, Counter())[value] += 1
                 if name == "total":
                     self._keep_first_sign_of_single_process(text, number)

@@ -43,26 +43,34 @@ def measure_law(trial: Trial) -> Measured:
         raise Untested(
             "the batches hold prompts alone: the completions are sampled while it trains"
         )
-    prompt, sequences, inputs = _sample_once(trial, teacher, config)
+    prompt_length, sequences, inputs = _sample_once(trial, teacher, config)
+    labels = _labels_of_sampled_rows(inputs, sequences)
+    sampled = [_up_to_first_stop(row[prompt_length:], config) for row in sequences.tolist()]
+    learned = [row[row != IGNORED].tolist() for row in labels]
+    in_prompt = int((labels[:, :prompt_length] != IGNORED).sum())
+    pairs = list(zip(sampled, learned, strict=True))
+    other_rows = sum(of_sample != in_loss for of_sample, in_loss in pairs)
+    too_many = sum(max(0, len(in_loss) - len(of_sample)) for of_sample, in_loss in pairs)
+    evidence: dict[str, Any] = {
+        "tokens": sum(map(len, sampled)),
+        "rows": len(sampled),
+        "other rows": other_rows,
+        "prompt": in_prompt,
+        "beyond": too_many - in_prompt,
+        "left out": sum(max(0, len(of_sample) - len(in_loss)) for of_sample, in_loss in pairs),
+    }
+    unit = "share of sampled answers whose tokens in the loss are not the sampled ones"
+    return Measured(other_rows / len(sampled), 0.0, unit, evidence)
+
+
+def _labels_of_sampled_rows(inputs: dict[str, Any], sequences: torch.Tensor) -> torch.Tensor:
+    """The labels that the loss is given. Raises Untested where there are none, or they are of other rows."""
     ids, labels = inputs.get("input_ids"), inputs.get("labels")
     if not isinstance(labels, torch.Tensor) or not isinstance(ids, torch.Tensor):
         raise Untested("the loss is given no labels")
     if ids.shape[0] != sequences.shape[0] or labels.shape != ids.shape:
         raise Untested("the loss is given other rows than were sampled")
-    sampled = [_up_to_first_stop(row[prompt:], config) for row in sequences.tolist()]
-    learned = [row[row != IGNORED].tolist() for row in labels]
-    in_prompt = int((labels[:, :prompt] != IGNORED).sum())
-    evidence: dict[str, Any] = {
-        "tokens": sum(map(len, sampled)),
-        "rows": len(sampled),
-        "other rows": sum(one != other for one, other in zip(sampled, learned, strict=True)),
-        "prompt": in_prompt,
-        "beyond": sum(max(0, len(b) - len(a)) for a, b in zip(sampled, learned, strict=True))
-        - in_prompt,
-        "left out": sum(max(0, len(a) - len(b)) for a, b in zip(sampled, learned, strict=True)),
-    }
-    unit = "share of sampled answers whose tokens in the loss are not the sampled ones"
-    return Measured(evidence["other rows"] / len(sampled), 0.0, unit, evidence)
+    return labels
 
 
 def _sampled_share(trial: Trial) -> tuple[float, Any]:
@@ -79,7 +87,7 @@ def _sample_once(
     trial: Trial, teacher: Any, config: Any
 ) -> tuple[int, torch.Tensor, dict[str, Any]]:
     """The length of the padded prompts, what was sampled behind them, and what the loss is given. Raises Untested."""
-    trainer, sampled, given = trial.trainer, [], []
+    trainer, sampled, inputs_of_loss = trial.trainer, [], []
     short = copy.deepcopy(config)
     short.max_new_tokens = min(MAX_SAMPLED_TOKENS, int(config.max_new_tokens or MAX_SAMPLED_TOKENS))
 
@@ -90,7 +98,7 @@ def _sample_once(
             sampled.append((prompts.shape[1], sequences.detach().clone()))
 
     def stop_before_loss(model: Any, inputs: Any, *_: Any, **__: Any) -> Any:
-        given.append(dict(inputs))
+        inputs_of_loss.append(dict(inputs))
         raise _LossReached
 
     with ExitStack() as stack:
@@ -104,9 +112,9 @@ def _sample_once(
         stack.enter_context(_noting_generate(note_sample))
         with suppress(_LossReached):
             trainer.training_step(trial.model, dict(trial.batches[0]), None)
-    if len(sampled) != 1 or not given:
+    if len(sampled) != 1 or not inputs_of_loss:
         raise Untested("the trainer's training_step does not sample once before its loss")
-    return (*sampled[0], given[0])
+    return (*sampled[0], inputs_of_loss[0])
 
 
 @contextmanager

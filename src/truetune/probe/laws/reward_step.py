@@ -45,20 +45,26 @@ def measure_law(trial: Trial) -> Measured:
         raise Untested("the optimizer of a loop of your own is not known")
     if trial.collate is None:
         raise Untested("there is no collator")
-    trained = [p for p in trial.model.parameters() if p.requires_grad and p.is_floating_point()]
-    if not trained or sum(p.numel() for p in trained) > MAX_COPIED_WEIGHTS:
-        raise Untested("no tensor is trained, or too many to be copied")
-    rises = [
-        rise
-        for row in [row for rows in trial.rows for row in rows][:MAX_PAIRS]
-        if (rise := _rise_of_margin_by_a_step(trial, row, trained)) is not None
-    ]
+    trained = _trained_tensors_that_can_be_copied(trial.model)
+    rises: list[float] = []
+    for row in [row for rows in trial.rows for row in rows][:MAX_PAIRS]:
+        rise = _rise_of_margin_by_a_step(trial, row, trained)
+        if rise is not None:
+            rises.append(rise)
     if not rises:
         raise Untested("no row is recognised as a pair, or the step changes no weight")
     falling = sum(rise < 0 for rise in rises)
     evidence = {"pairs": len(rises), "falling": falling, "rises": rises}
     unit = "share of pairs whose margin falls with a step on them"
     return Measured(falling / len(rises), TOLERANCE, unit, evidence)
+
+
+def _trained_tensors_that_can_be_copied(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """The tensors that are trained. Raises Untested where there are none, or too many for a copy of their weights."""
+    trained = [p for p in model.parameters() if p.requires_grad and p.is_floating_point()]
+    if not trained or sum(p.numel() for p in trained) > MAX_COPIED_WEIGHTS:
+        raise Untested("no tensor is trained, or too many to be copied")
+    return trained
 
 
 def _rise_of_margin_by_a_step(

@@ -37,15 +37,17 @@ def _rows_of_data_report(report: DataReport) -> list[TokenRow]:
     """The token rows of a report on data: those that its findings cite first, then others as far as
     there is room.
     """
-    made = render_rows_beside_contract(report.spec, [view.example.row for view in report.views])
+    token_rows = render_rows_beside_contract(
+        report.spec, [view.example.row for view in report.views]
+    )
     found = (
         [
             token_row_of_checked_example(view)
             | kept_range_entry_if_example_is_cut(view, report.spec)
             for view in report.views
         ]
-        if made is None
-        else made
+        if token_rows is None
+        else token_rows
     )
     # Cited rows are put in first: they may stand far behind the end of the room.
     cited = {

@@ -71,16 +71,16 @@ def files_of_script(block: str) -> FilesOfScript:
             `# ages: {FILE: SECONDS}`.
     """
     texts = {
-        found["name"]: _lines_of_table(found["name"], found["content"])
-        for found in _FILE_BESIDE.finditer(block)
+        match["name"]: _lines_of_table(match["name"], match["content"])
+        for match in _FILE_BESIDE.finditer(block)
     }
     rows = {
-        found["name"]: generate_rows_with_some_long_texts(**_parse_settings(found["content"]))
-        for found in _ROWS_BESIDE.finditer(block)
+        match["name"]: generate_rows_with_some_long_texts(**_parse_settings(match["content"]))
+        for match in _ROWS_BESIDE.finditer(block)
     }
     ages: dict[str, int] = {}
-    for found in _AGES.finditer(block):
-        ages |= _parse_settings(found["content"])
+    for match in _AGES.finditer(block):
+        ages |= _parse_settings(match["content"])
     script = block
     for pattern in (_FILE_BESIDE, _ROWS_BESIDE, _AGES):
         script = pattern.sub("", script)
@@ -116,8 +116,8 @@ def example_of_commands(block: str) -> Example:
 def example_of_modelfile(block: str) -> Example:
     """An example of a rule on Ollama's Modelfile."""
     files = [
-        ExampleFile(found["name"], found["content"] + "\n")
-        for found in _FILE_BESIDE.finditer(block)
+        ExampleFile(match["name"], match["content"] + "\n")
+        for match in _FILE_BESIDE.finditer(block)
     ]
     text = _TOKENIZER_BESIDE.sub("", _FILE_BESIDE.sub("", block))
     notes = [
@@ -129,7 +129,7 @@ def example_of_modelfile(block: str) -> Example:
 
 def tokenizers_beside(block: str) -> list[str]:
     """Folders that comments `# FOLDER: tokenizer` put a tokenizer into."""
-    return [found["name"] for found in _TOKENIZER_BESIDE.finditer(block)]
+    return [match["name"] for match in _TOKENIZER_BESIDE.finditer(block)]
 
 
 def example_of_run(block: str) -> Example:

@@ -184,8 +184,8 @@ class ConfigDraft:
         """The local folder of a model or tokenizer if there is one, otherwise its name."""
         if not isinstance(name, str):
             return None
-        found = self.find(name)
-        return str(found) if found is not None else name
+        path = self.find(name)
+        return str(path) if path is not None else name
 
     def make_config(
         self, known: Iterable[str], limit: int | None, packages: tuple[str, ...]

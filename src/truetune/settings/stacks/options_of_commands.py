@@ -104,9 +104,9 @@ def position_of_option(lines: Sequence[str], begin: int, name: str) -> TextPosit
 def position_in_command(lines: Sequence[str], begin: int, pattern: re.Pattern[str]) -> TextPosition:
     """Where a pattern is found: on the command's first line, or one that continues it; else its beginning."""
     for number, line in enumerate(lines[begin - 1 :], begin):
-        found = pattern.search(line)
-        if found is not None:
-            return TextPosition(number, found.start() + 1)
+        match = pattern.search(line)
+        if match is not None:
+            return TextPosition(number, match.start() + 1)
         if not line.rstrip().endswith("\\"):
             break
     return TextPosition(begin, 1)

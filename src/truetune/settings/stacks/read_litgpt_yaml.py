@@ -62,8 +62,8 @@ def read_litgpt_config(document: LocatedDocument) -> Config:
     draft = draft_with_dotted_names(document, "litgpt", LITGPT_RELEASE, {})
     folder = draft.get("checkpoint_dir", "initial_checkpoint_dir", "model_name")
     if isinstance(folder, str):
-        found = draft.find(folder)
-        named = str(found) if found is not None else Path(folder).name
+        local_folder = draft.find(folder)
+        named = str(local_folder) if local_folder is not None else Path(folder).name
         draft.put("model", named, "checkpoint_dir", "initial_checkpoint_dir", "model_name")
     is_pretraining = "checkpoint_dir" not in draft.values
     draft.put("training.method", "pretrain" if is_pretraining else "sft", "train")

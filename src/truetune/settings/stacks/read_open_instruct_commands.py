@@ -45,15 +45,15 @@ def configs_of_open_instruct_commands(file: CommandFile) -> Iterator[Config]:
     """The settings of each command of open-instruct that trains. Raises SpecError."""
     for command in file.commands:
         for number, word in enumerate(command.words):
-            found = PROGRAM.fullmatch(word)
-            if found is None:
+            match = PROGRAM.fullmatch(word)
+            if match is None:
                 continue
             options = command.words[number + 1 :]
             document = options_as_located_settings(file, command, options)
             draft = draft_of_document(
                 document, "open-instruct", OPEN_INSTRUCT_RELEASE, LORA_DEFAULTS
             )
-            config = _read_options(draft, METHOD_OF_PROGRAM[found["program"]])
+            config = _read_options(draft, METHOD_OF_PROGRAM[match["program"]])
             yield replace(config, own_keys=may_variable_hold_options(options))
             break
 

@@ -80,8 +80,8 @@ def configs_of_openrlhf_commands(file: CommandFile) -> Iterator[Config]:
     """The settings of each command of OpenRLHF that trains. Raises SpecError."""
     for command in file.commands:
         for number, word in enumerate(command.words):
-            found = PROGRAM.fullmatch(word)
-            method = METHOD_OF_PROGRAM.get(found["program"]) if found is not None else None
+            match = PROGRAM.fullmatch(word)
+            method = METHOD_OF_PROGRAM.get(match["program"]) if match is not None else None
             if method is not None:
                 words = command.words[number + 1 :]
                 document = options_as_located_settings(file, command, words, NAME_OF_GROUPED_OPTION)

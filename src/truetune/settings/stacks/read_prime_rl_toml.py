@@ -107,10 +107,12 @@ def _with_todays_names(document: LocatedDocument) -> LocatedDocument:
     value = _copy_of_tables(document.value)
     spots = dict(document.spots)
     for old, now in OLD_NAMES:
-        found = _value_at(value, old)
-        if found is None or _value_at(value, now) is not None:
+        old_value = _value_at(value, old)
+        if old_value is None or _value_at(value, now) is not None:
             continue
-        _set_value(value, now, _copy_of_tables(found) if isinstance(found, Mapping) else found)
+        _set_value(
+            value, now, _copy_of_tables(old_value) if isinstance(old_value, Mapping) else old_value
+        )
         for keys, spot in document.spots.items():
             if keys[: len(old)] == old:
                 spots.setdefault((*now, *keys[len(old) :]), spot)

@@ -74,9 +74,9 @@ def _program_and_words(command: ShellCommand) -> tuple[str, tuple[str, ...]] | N
     Programs that build on verl (DAPO's, those of agents) have modules of their own: their settings tell them.
     """
     for number, word in enumerate(command.words):
-        found = PROGRAMS.fullmatch(word)
-        if found is not None:
-            return found["program"], command.words[number + 1 :]
+        match = PROGRAMS.fullmatch(word)
+        if match is not None:
+            return match["program"], command.words[number + 1 :]
     if any(word.lstrip("+").startswith(f"{MODELS_OF_RL}.") for word in command.words):
         return "main_ppo", command.words
     return None
@@ -85,9 +85,9 @@ def _program_and_words(command: ShellCommand) -> tuple[str, tuple[str, ...]] | N
 def _overrides(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """The settings that the words override, with their values."""
     for word in words:
-        found = OVERRIDE.fullmatch(word)
-        if found is not None:
-            yield found["key"], parse_value_word(found["value"].strip("'\""))
+        match = OVERRIDE.fullmatch(word)
+        if match is not None:
+            yield match["key"], parse_value_word(match["value"].strip("'\""))
 
 
 def _sets_key_of_another_program(words: Sequence[str]) -> bool:

@@ -427,7 +427,7 @@ class Interpreter:
 
     def _run_class_def(self, node: ast.ClassDef, scope: Scope) -> None:
         """Run the body of a class, and bind its name to it."""
-        made = Class(
+        own_class = Class(
             node,
             scope.home,
             scope,
@@ -437,15 +437,15 @@ class Interpreter:
             [],
             node=node,
         )
-        body = Scope(made.namespace, scope, scope.home)
+        body = Scope(own_class.namespace, scope, scope.home)
         for statement in node.body:
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                made.fields.append(statement.target.id)
+                own_class.fields.append(statement.target.id)
         self._run_block(node.body, body)
-        for value in made.namespace.values():
+        for value in own_class.namespace.values():
             if isinstance(value, Function) and value.owner is None:
-                value.owner = made
-        self._bind_name(node.name, made, scope, node)
+                value.owner = own_class
+        self._bind_name(node.name, own_class, scope, node)
 
     def _run_try(self, node: ast.Try, scope: Scope) -> int:
         """Run the body of a `try`, its handlers as alternatives, and its `finally`."""
@@ -1182,11 +1182,11 @@ class Interpreter:
         """The result of a call."""
         if isinstance(node.func, ast.Name) and node.func.id == "super":
             return self._proxy_of_super_in_method(scope, node)
-        given = self._evaluate_call_arguments(node, scope)
+        arguments = self._evaluate_call_arguments(node, scope)
         if isinstance(node.func, ast.Attribute):
             receiver = self.evaluate(node.func.value, scope)
-            return self._call_method(receiver, node.func.attr, given, node, scope.home)
-        return self.call(self.evaluate(node.func, scope), given, node, scope.home)
+            return self._call_method(receiver, node.func.attr, arguments, node, scope.home)
+        return self.call(self.evaluate(node.func, scope), arguments, node, scope.home)
 
     def _evaluate_call_arguments(self, node: ast.Call, scope: Scope) -> Arguments:
         """The arguments of a call, with the entries of `*args` and `**kwargs` that are known."""
@@ -1579,8 +1579,8 @@ class Interpreter:
         """Run a function that a library calls (a hook), with arguments of which nothing is known."""
         outer = self._frame
         self._frame = Frame("callback", function.definition, outer, function, given_to=event)
-        given = Arguments((), {})
-        returned = self._call_function(function, given, function.definition, given_by=event)
+        arguments = Arguments((), {})
+        returned = self._call_function(function, arguments, function.definition, given_by=event)
         if event is not None:
             event.returned_by_hooks.append((function, returned))
         self._frame = outer
@@ -1965,10 +1965,10 @@ def _mark_lists_of_choice_open(options: Iterable[Value]) -> None:
 
 def _arguments_of_started_process(event: CallEvent) -> Arguments:
     """What a process or thread that is started gives to its function: its rank, and `args=`."""
-    given = event.keywords.get("args", event.args[1] if len(event.args) > 1 else None)
-    known = tuple(given.items) if isinstance(given, Sequence) else ()
+    args_argument = event.keywords.get("args", event.args[1] if len(event.args) > 1 else None)
+    known = tuple(args_argument.items) if isinstance(args_argument, Sequence) else ()
     rank = (Unknown("a rank"),) if event.named("torch.multiprocessing.spawn") else ()
-    return Arguments((*rank, *known), {}, not isinstance(given, Sequence))
+    return Arguments((*rank, *known), {}, not isinstance(args_argument, Sequence))
 
 
 def _arguments_given_to_mapped_function(event: CallEvent, holder: Value) -> Arguments:

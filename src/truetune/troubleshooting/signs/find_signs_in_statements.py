@@ -51,7 +51,7 @@ def find_signs(texts: Iterable[ProjectText]) -> Mapping[Sign, tuple[TextLine, ..
     """The signs that a project shows, each with its first lines."""
     statements = _statements_within_limit(list_statements(texts))
     files = [_File(tuple(of_file)) for _, of_file in groupby(statements, key=lambda one: one.file)]
-    found: dict[Sign, tuple[TextLine, ...]] = {}
+    lines_by_sign: dict[Sign, tuple[TextLine, ...]] = {}
     for sign in SIGNS:
         # The cheapest question first: most signs are shown by no file.
         showing = [
@@ -62,8 +62,8 @@ def find_signs(texts: Iterable[ProjectText]) -> Mapping[Sign, tuple[TextLine, ..
         if showing and _does_project_allow_sign(sign, files):
             lines = (line for file in showing for line in file.lines_of_sign(sign))
             if first_lines := tuple(islice(lines, MAX_LINES_OF_SIGN)):
-                found[sign] = first_lines
-    return found
+                lines_by_sign[sign] = first_lines
+    return lines_by_sign
 
 
 def _statements_within_limit(statements: Sequence[Statement]) -> Iterator[Statement]:

@@ -189,28 +189,31 @@ def _stretches_in_document(sample: Sample, document: tuple[int, int]) -> Iterato
 
 def _ends_of_decoder_labels(audit: Audit) -> Iterator[LearnedEnd]:
     """The ends of an encoder-decoder's labels, which hold answers alone; the padding behind them is left out."""
-    pad = (audit.facts["tokenizer"] or {}).get("pad")
-    lines = [
-        (record.facts["rank"], number, line, _without_padding(labels[line], pad))
-        for record in audit.records
-        for number, batch in enumerate(record.batches)
-        if (labels := batch.get("labels")) is not None
-        and labels.ndim == 2
-        and labels.dtype.kind in "iu"
-        for line in range(len(labels))
-    ]
-    sizes = Counter(len(ids) for *_, ids in lines)
+    lines = list(_lines_of_decoder_labels(audit))
+    sizes = Counter(len(ids) for _, ids in lines)
     longest = max(sizes, default=0)
-    for rank, number, line, ids in lines:
-        if not len(ids) or (len(ids) == longest and sizes[longest] >= MIN_LINES_AT_LIMIT):
+    for place, ids in lines:
+        is_cut_off = len(ids) == longest and sizes[longest] >= MIN_LINES_AT_LIMIT
+        if not len(ids) or is_cut_off:
             continue
-        of_rank = f" of rank {rank}" if rank else ""
-        shown = (
+        text = (
             repr(audit.probes.tokenizer.backend.decode(ids[-12:].tolist())) if audit.probes else ""
         )
-        yield LearnedEnd(
-            f"batch {number}, line {line}{of_rank}", shown, tuple(ids.tolist()), None, None
-        )
+        yield LearnedEnd(place, text, tuple(ids.tolist()), None, None)
+
+
+def _lines_of_decoder_labels(audit: Audit) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """The place of each line of labels, `batch 0, line 2 of rank 1`, and its labels without padding."""
+    pad = (audit.facts["tokenizer"] or {}).get("pad")
+    for record in audit.records:
+        rank = record.facts["rank"]
+        of_rank = f" of rank {rank}" if rank else ""
+        for number, batch in enumerate(record.batches):
+            labels = batch.get("labels")
+            if labels is None or labels.ndim != 2 or labels.dtype.kind not in "iu":
+                continue
+            for line in range(len(labels)):
+                yield f"batch {number}, line {line}{of_rank}", _without_padding(labels[line], pad)
 
 
 def _without_padding(labels: NDArray[np.int64], pad: int | None) -> NDArray[np.int64]:

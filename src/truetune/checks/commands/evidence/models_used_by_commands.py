@@ -143,14 +143,14 @@ def only_training_by_commands(path: Path) -> TrainedByScripts | None:
     """The one training that commands of other files of the project start; None where there is none,
     or several.
     """
-    found = [
+    trainings = [
         (file, one)
         for file in command_files_of_project(path)
         for one in trainings_in_commands(file)
     ]
-    if len({(one.model, one.output) for _, one in found}) != 1:
+    if len({(one.model, one.output) for _, one in trainings}) != 1:
         return None
-    file, training = found[0]
+    file, training = trainings[0]
     if "$" in training.model + training.output:
         return None
     text = training.command.text.strip()

@@ -88,7 +88,7 @@ def _config_of_words(words: tuple[str, ...]) -> str | None:
 def _overrides(words: tuple[str, ...]) -> dict[str, str]:
     """The settings that a command overrides."""
     matches = (OVERRIDE.fullmatch(word) for word in words)
-    return {found[1]: found[2] for found in matches if found is not None}
+    return {match[1]: match[2] for match in matches if match is not None}
 
 
 def _setting_with_references_resolved(settings: Mapping[str, Any], name: str) -> str:

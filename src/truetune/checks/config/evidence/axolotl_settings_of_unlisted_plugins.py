@@ -25,7 +25,7 @@ def keys_of_unlisted_plugins(config: Config) -> dict[str, list[str]]:
     if config.stack != "axolotl":
         return {}
     listed = str(config.raw.get("plugins") or "")
-    found: dict[str, list[str]] = {}
+    keys_by_plugin: dict[str, list[str]] = {}
     for key, value in config.raw.items():
         plugin = next(
             (name for prefix, name in PLUGIN_OF_PREFIX.items() if key.startswith(prefix)), None
@@ -33,8 +33,8 @@ def keys_of_unlisted_plugins(config: Config) -> dict[str, list[str]]:
         # A class of one's own may subclass the plug-in, and is known by no name.
         if plugin is None or value in (None, False) or _may_plugin_be_listed(plugin, listed):
             continue
-        found.setdefault(plugin, []).append(key)
-    return found
+        keys_by_plugin.setdefault(plugin, []).append(key)
+    return keys_by_plugin
 
 
 def _may_plugin_be_listed(plugin: str, listed: str) -> bool:

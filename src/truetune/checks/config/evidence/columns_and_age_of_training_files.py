@@ -24,8 +24,8 @@ SAVED_DATA_SET_FILE = ("state.json", "dataset_dict.json")
 
 def training_columns(config: Config) -> frozenset[str]:
     """The columns of the first row; empty where no training file is available."""
-    found = (_first_row_of_source(source) for source in local_training_sources(config))
-    return frozenset(map(str, next((row for row in found if row), {})))
+    first_rows = (_first_row_of_source(source) for source in local_training_sources(config))
+    return frozenset(map(str, next((row for row in first_rows if row), {})))
 
 
 def columns_of_file(name: str) -> frozenset[str]:
@@ -46,8 +46,8 @@ def file_holds_chats(name: str) -> bool:
 
 def _first_row_of_file(name: str) -> dict[Any, Any]:
     """The first row of a local file; empty where it holds none."""
-    found = (_first_row_of_source(source) for source in local_data_files(name))
-    return next((row for row in found if row), {})
+    first_rows = (_first_row_of_source(source) for source in local_data_files(name))
+    return next((row for row in first_rows if row), {})
 
 
 def _first_row_of_source(source: DataFile) -> dict[Any, Any]:
@@ -64,10 +64,10 @@ def local_training_sources(config: Config) -> list[DataFile]:
     """The training files that are on this machine, those that truetune does not read itself among them."""
     named = [*config.spec.data, *map(str, config.spec.training.other.get("datasets") or ())]
     beside = Path(config.path).parent
-    found = []
+    data_files = []
     for name in named:
-        found += local_data_files(name) or local_data_files(str(beside / name))
-    return found
+        data_files += local_data_files(name) or local_data_files(str(beside / name))
+    return data_files
 
 
 def local_data_files(name: str) -> list[DataFile]:

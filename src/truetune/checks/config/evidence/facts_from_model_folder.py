@@ -52,8 +52,8 @@ def stored_dtype(config: Config) -> str | None:
     """The dtype that the checkpoint's weights are stored in, by config.json: `bfloat16`; None where
     it is not named.
     """
-    found = model_config(config)
-    for part in (found, found.get("text_config")):
+    config_json = model_config(config)
+    for part in (config_json, config_json.get("text_config")):
         if isinstance(part, dict) and isinstance(
             dtype := part.get("dtype") or part.get("torch_dtype"), str
         ):
@@ -156,9 +156,9 @@ def is_head_tied(config: Config) -> bool | None:
     there = tensor_shapes(config)
     if any(name.endswith("embed_tokens.weight") for name in there):
         return not any(name.endswith("lm_head.weight") for name in there)
-    found = model_config(config)
-    part = found.get("text_config")
-    for one in (found, part if isinstance(part, dict) else {}):
+    config_json = model_config(config)
+    part = config_json.get("text_config")
+    for one in (config_json, part if isinstance(part, dict) else {}):
         if isinstance(one.get("tie_word_embeddings"), bool):
             return bool(one["tie_word_embeddings"])
     return None

@@ -23,15 +23,19 @@ class MergedModel(NamedTuple):
     @property
     def parameters(self) -> Mapping[str, Any]:
         """The parameters of this model alone."""
-        given = self.table.get("parameters")
-        return given if isinstance(given, Mapping) else {}
+        parameters_setting = self.table.get("parameters")
+        return parameters_setting if isinstance(parameters_setting, Mapping) else {}
 
     @property
     def layers(self) -> tuple[int, int] | None:
         """The first layer that is taken, and the one behind the last; None where the model is taken whole."""
-        given = self.table.get("layer_range")
-        if isinstance(given, list) and len(given) == 2 and all(type(one) is int for one in given):
-            return given[0], given[1]
+        layer_range_setting = self.table.get("layer_range")
+        if (
+            isinstance(layer_range_setting, list)
+            and len(layer_range_setting) == 2
+            and all(type(one) is int for one in layer_range_setting)
+        ):
+            return layer_range_setting[0], layer_range_setting[1]
         return None
 
 

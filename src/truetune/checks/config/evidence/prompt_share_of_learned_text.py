@@ -80,8 +80,8 @@ def only_rows_file_beside(config: Config) -> tuple[str, ...]:
     folder = Path(config.path).parent
     files = classify_folder_files(folder)
     all_files = tuple(str(source.path) for source in local_data_files(str(folder)))
-    found = all_files if files is None else files.training
-    return found if len(found) == 1 else ()
+    row_files = all_files if files is None else files.training
+    return row_files if len(row_files) == 1 else ()
 
 
 def _column_map_of_recipe(config: Config) -> dict[str, str]:

@@ -73,7 +73,7 @@ def likely_tag_of_role(role: str) -> str | None:
 def tagged_rows_of_run(config: Config) -> tuple[TaggedRows, ...]:
     """The chats of the training's data sets that are on this machine."""
     folder = str(config.raw.get("dataset_dir") or "data")
-    found = []
+    tagged_rows = []
     for name, entry in dataset_info_entries(config).items():
         path = find_in_folder_or_parents(
             Path(config.path).parent, f"{folder}/{entry.get('file_name')}"
@@ -82,8 +82,8 @@ def tagged_rows_of_run(config: Config) -> tuple[TaggedRows, ...]:
             continue
         rows = _count_roles(name, entry, local_data_files(str(path)))
         if rows.chats:
-            found.append(rows)
-    return tuple(found)
+            tagged_rows.append(rows)
+    return tuple(tagged_rows)
 
 
 def _count_roles(name: str, entry: Mapping[str, Any], files: list[DataFile]) -> TaggedRows:

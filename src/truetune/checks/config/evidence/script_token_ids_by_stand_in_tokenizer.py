@@ -61,14 +61,14 @@ class PieceTokenizer:
 
     def encode(self, text: str, adds_special: bool) -> list[int]:
         """The ids of a text; there are no special tokens to add."""
-        found: list[int] = []
+        ids: list[int] = []
         for part in re.split(self.turns.mark_pattern, text):
             if re.fullmatch(self.turns.mark_pattern, part):
-                found.append(self.id_of(part))
+                ids.append(self.id_of(part))
                 continue
             size = self.characters
-            found += [self.id_of(part[start : start + size]) for start in range(0, len(part), size)]
-        return found
+            ids += [self.id_of(part[start : start + size]) for start in range(0, len(part), size)]
+        return ids
 
     def id_of(self, piece: str) -> int:
         """The id of a piece; a piece that has none gets a new one."""

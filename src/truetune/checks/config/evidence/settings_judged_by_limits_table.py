@@ -124,7 +124,7 @@ class OutOfRangeSetting(NamedTuple):
 def values_in_effect(config: Config) -> dict[str, Any]:
     """The values that take effect, those of a stack's defaults too, under the names of the table."""
     training = config.spec.training
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "method": training.method,
         "METHOD": training.method.upper(),
         "loss_type": training.loss_type,
@@ -133,12 +133,12 @@ def values_in_effect(config: Config) -> dict[str, Any]:
     for name in {*fields, "training.max_steps", "training.lora.r", "training.optim"}:
         if name.startswith("training.lora.") and training.lora is None:
             continue
-        found[name] = effective_value(config, name)
+        values[name] = effective_value(config, name)
     for name, key in _keys_of_fieldless_settings(config).items():
-        found[name] = value_at_dotted_key(config.raw, key)
+        values[name] = value_at_dotted_key(config.raw, key)
     for name in _settings_making_answers_greedy(config):
-        found[name] = None
-    return {**found, **_values_derived_from_several(config, found)}
+        values[name] = None
+    return {**values, **_values_derived_from_several(config, values)}
 
 
 def _settings_making_answers_greedy(config: Config) -> Iterator[str]:

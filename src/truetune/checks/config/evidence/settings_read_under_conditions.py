@@ -208,9 +208,9 @@ def unread_settings(config: Config) -> Iterator[UnreadSettings]:
     for condition in CONDITIONS.get(config.stack, ()):
         if condition.methods and config.spec.training.method not in condition.methods:
             continue
-        found = _settings_unread_by_condition(config, condition)
-        if found is not None:
-            yield found
+        settings_of_condition = _settings_unread_by_condition(config, condition)
+        if settings_of_condition is not None:
+            yield settings_of_condition
 
 
 def _settings_unread_by_condition(config: Config, condition: Condition) -> UnreadSettings | None:

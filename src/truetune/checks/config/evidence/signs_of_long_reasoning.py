@@ -40,8 +40,8 @@ def format_that_asks_for_reasoning(config: Config) -> str | None:
     text = _text_of_settings(config)
     if IS_SWITCHED_OFF.search(text):
         return None
-    found = ASKED_FORMAT.search(text)
-    return found[0] if found is not None else None
+    match = ASKED_FORMAT.search(text)
+    return match[0] if match is not None else None
 
 
 def _text_of_settings(config: Config) -> str:

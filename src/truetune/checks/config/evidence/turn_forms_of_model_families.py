@@ -59,8 +59,8 @@ class TurnForm:
         """The turns of a rendered chat; the last one may be cut."""
         before, after = map(re.escape, self.begin.split("{role}"))
         pattern = f"{before}(\\w+){after}(.*?)(?:{re.escape(self.end.strip())}|$)"
-        for found in re.finditer(pattern, text, re.DOTALL):
-            yield Turn(found.start(2), found.end(2), found[1] == self.answer_role)
+        for match in re.finditer(pattern, text, re.DOTALL):
+            yield Turn(match.start(2), match.end(2), match[1] == self.answer_role)
 
 
 CHATML = TurnForm("<|im_start|>{role}\n", "<|im_end|>\n")

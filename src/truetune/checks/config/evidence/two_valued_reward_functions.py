@@ -26,7 +26,7 @@ def two_valued_functions_of_settings(names: object, folder: Path) -> list[str] |
         Their names; None where one is not found, or may give more than two values.
     """
     given = names if isinstance(names, list) else [names]
-    found: list[str] = []
+    function_names: list[str] = []
     for name in given:
         module_name, _, function_name = str(name).rpartition(".")
         path = folder / f"{module_name.replace('.', '/')}.py"
@@ -36,8 +36,8 @@ def two_valued_functions_of_settings(names: object, folder: Path) -> list[str] |
         functions = [one for one in module.nodes(ast.FunctionDef) if one.name == function_name]
         if len(functions) != 1 or not _gives_two_values(module, functions[0]):
             return None
-        found.append(function_name)
-    return found or None
+        function_names.append(function_name)
+    return function_names or None
 
 
 def two_valued_functions_of_script(path: Path) -> list[str] | None:

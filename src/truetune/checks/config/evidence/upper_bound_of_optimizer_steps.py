@@ -218,10 +218,12 @@ def training_bytes(config: Config) -> int | None:
     if (
         not named
         or not all(named)
-        or any(source.kind not in ("jsonl", "json", "csv") for found in named for source in found)
+        or any(
+            source.kind not in ("jsonl", "json", "csv") for sources in named for source in sources
+        )
     ):
         return None
     try:
-        return sum(_time_and_size(source)[0] for found in named for source in found)
+        return sum(_time_and_size(source)[0] for sources in named for source in sources)
     except OSError:
         return None

@@ -210,7 +210,7 @@ def _differing_words(one: str, other: str) -> tuple[str, str] | None:
 
 def _texts_naming_sides(others: Mapping[str, Any], sides: Sides) -> dict[str, int]:
     """Short texts that stand for one side alone: `model_a: gpt` beside `model_b: llama`."""
-    found: dict[str, int] = {}
+    side_by_text: dict[str, int] = {}
     doubtful: set[str] = set()
     for name, value in others.items():
         side = _side_in_name(_words_of_name(name), sides)
@@ -221,9 +221,9 @@ def _texts_naming_sides(others: Mapping[str, Any], sides: Sides) -> dict[str, in
         ):
             continue
         key = value.strip().casefold()
-        if found.setdefault(key, side) != side:
+        if side_by_text.setdefault(key, side) != side:
             doubtful.add(key)
-    return {key: side for key, side in found.items() if key and key not in doubtful}
+    return {key: side for key, side in side_by_text.items() if key and key not in doubtful}
 
 
 def _side_in_name(words: list[str], sides: Sides) -> int | None:

@@ -48,15 +48,15 @@ def read_tool_calls(row: Conversation) -> Iterator[ToolCall]:
 
 def read_function_definitions(row: Conversation) -> dict[str, FunctionDefinition]:
     """The functions that a row defines, by their names, with a schema or without."""
-    found: dict[str, FunctionDefinition] = {}
+    definitions: dict[str, FunctionDefinition] = {}
     for tool in row.tools or ():
         function = tool.get("function", tool) if isinstance(tool, dict) else None
         if isinstance(function, dict) and function.get("name"):
             schema = function.get("parameters")
-            found[str(function["name"])] = _function_definition_from_schema(
+            definitions[str(function["name"])] = _function_definition_from_schema(
                 schema if isinstance(schema, dict) else {}
             )
-    return found
+    return definitions
 
 
 def null_keys(entries: Mapping[str, Any]) -> frozenset[str]:

@@ -158,15 +158,19 @@ def _accumulation_of_deepspeed(module: Module) -> EngineAccumulation | None:
     """What the engine of a script counts; None where that is not known."""
     for part in module.self_and_files_run_together:
         for call in part.calls(DEEPSPEED):
-            given = call.keywords.get("config") or call.keywords.get("config_params")
-            found = None if given is None else _accumulation_in_settings(part, given)
-            if found is not None:
-                return found
-            if given is None:
+            config_argument = call.keywords.get("config") or call.keywords.get("config_params")
+            engine_accumulation = (
+                None
+                if config_argument is None
+                else _accumulation_in_settings(part, config_argument)
+            )
+            if engine_accumulation is not None:
+                return engine_accumulation
+            if config_argument is None:
                 return _accumulation_of_deepspeed_file_beside(Path(part.path))
-            if not isinstance(given, ast.Dict):
+            if not isinstance(config_argument, ast.Dict):
                 beside = _accumulation_of_deepspeed_file_beside(Path(part.path))
-                return beside or _accumulation_read_from_settings(part, given)
+                return beside or _accumulation_read_from_settings(part, config_argument)
     return None
 
 
@@ -232,7 +236,7 @@ def _accumulation_of_settings_file(folder: Path, name: str) -> EngineAccumulatio
 
 def _accumulation_of_deepspeed_file_beside(script: Path) -> EngineAccumulation | None:
     """The number in the one file of DeepSpeed's settings beside a script, whose command names it."""
-    found: list[EngineAccumulation | None] = []
+    engine_accumulations: list[EngineAccumulation | None] = []
     try:
         files = sorted(script.parent.glob("*.json"))[:MAX_JSON_FILES]
     except OSError:
@@ -243,8 +247,8 @@ def _accumulation_of_deepspeed_file_beside(script: Path) -> EngineAccumulation |
         except (TruetuneError, OSError, ValueError):
             continue
         if isinstance(keys, dict) and not DEEPSPEED_KEYS.isdisjoint(keys):
-            found.append(_accumulation_of_settings_file(script.parent, file.name))
-    return found[0] if len(found) == 1 else None
+            engine_accumulations.append(_accumulation_of_settings_file(script.parent, file.name))
+    return engine_accumulations[0] if len(engine_accumulations) == 1 else None
 
 
 def _remainder_deciding_call(module: Module, node: ast.AST) -> ast.BinOp | None:

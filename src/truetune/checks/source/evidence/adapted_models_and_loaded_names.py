@@ -96,12 +96,16 @@ def _text_given_by_command(module: Module, expression: ast.expr) -> str | None:
     where it is none.
     """
     origins = module.flow.origins(expression)
-    given = (
+    given_option = (
         option_value_from_commands_by_attribute(module, origins[0].node)
         if len(origins) == 1
         else None
     )
-    return given.value if given is not None and isinstance(given.value, str) else None
+    return (
+        given_option.value
+        if given_option is not None and isinstance(given_option.value, str)
+        else None
+    )
 
 
 def _wrapped_text_expression(module: Module, expression: ast.expr) -> ast.expr | None:

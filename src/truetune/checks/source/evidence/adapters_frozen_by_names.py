@@ -84,8 +84,11 @@ def _may_be_unfrozen_elsewhere(module: Module, loop: ast.For) -> bool:
             ):
                 return True
         for call in part.methods(*OTHER_SWITCHES):
-            given = call.argument(0, "requires_grad")
-            is_off = given is not None and module.flow.value(given) is False
+            requires_grad_argument = call.argument(0, "requires_grad")
+            is_off = (
+                requires_grad_argument is not None
+                and module.flow.value(requires_grad_argument) is False
+            )
             if call.node not in inside and not (call.method == "requires_grad_" and is_off):
                 return True
     return False

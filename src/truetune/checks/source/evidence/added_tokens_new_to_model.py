@@ -97,8 +97,10 @@ def added_tokens_of_unknown_text(module: Module) -> list[AddedTokens]:
     """
     added = []
     for call in module.methods("add_tokens"):
-        given = call.argument(0, "new_tokens")
-        is_unknown = given is not None and module.flow.value(given) is UNKNOWN
+        new_tokens_argument = call.argument(0, "new_tokens")
+        is_unknown = (
+            new_tokens_argument is not None and module.flow.value(new_tokens_argument) is UNKNOWN
+        )
         if not is_unknown or "tokenizer" not in module.flow.types(call.receiver):
             continue
         if _resizes_embedding_in_same_function(
@@ -120,10 +122,12 @@ def _special_tokens_of_unknown_text(module: Module) -> Iterator[AddedTokens]:
     An option that is asked for first (`if args.tags:`) may be empty, so nothing is said of it.
     """
     for call in module.methods("add_special_tokens"):
-        given = call.argument(0, "special_tokens_dict")
-        if given is None or "tokenizer" not in module.flow.types(call.receiver):
+        special_tokens_dict_argument = call.argument(0, "special_tokens_dict")
+        if special_tokens_dict_argument is None or "tokenizer" not in module.flow.types(
+            call.receiver
+        ):
             continue
-        entries, _ = module.flow.dict_entries_and_if_complete(given)
+        entries, _ = module.flow.dict_entries_and_if_complete(special_tokens_dict_argument)
         named = next((entries[role] for role in ADDITIONAL if role in entries), None)
         if named is None or module.flow.value(named) is not UNKNOWN:
             continue

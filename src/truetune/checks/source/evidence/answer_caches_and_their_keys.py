@@ -62,12 +62,12 @@ def stores_in_mappings_also_read(module: Module) -> Iterator[tuple[Function, ast
 def disk_caches_without_model_in_key(module: Module) -> Iterator[KeyWithoutModel]:
     """The caches on the disk that a function of the file fills under a key without its model."""
     for function, store in stores_in_mappings_also_read(module):
-        made = _opening_of_disk_cache(module, store.value)
+        call = _opening_of_disk_cache(module, store.value)
         model = _model_parameter_of_request(function)
-        if made is None or model is None or ABOUT_A_MODEL.search(ast.unparse(made)):
+        if call is None or model is None or ABOUT_A_MODEL.search(ast.unparse(call)):
             continue
         if model not in _names_key_is_made_of(function, store.slice):
-            yield KeyWithoutModel(ast.unparse(store.value), model, store, made)
+            yield KeyWithoutModel(ast.unparse(store.value), model, store, call)
 
 
 def _does_function_test_key_in_cache(function: Function, cache: ast.expr) -> bool:

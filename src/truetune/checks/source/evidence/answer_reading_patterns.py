@@ -110,9 +110,9 @@ def arguments_passed_at_position(
         arguments = call.keywords.get("args")
         target = call.keywords.get("target")
         if module.flow.function_that_expression_names(call.node.func) is function:
-            given = call.argument(position, name)
-            if given is not None:
-                yield given
+            argument = call.argument(position, name)
+            if argument is not None:
+                yield argument
         elif isinstance(arguments, ast.Tuple) and target is not None:
             if module.flow.function_that_expression_names(target) is function and position < len(
                 arguments.elts

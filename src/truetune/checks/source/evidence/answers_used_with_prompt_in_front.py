@@ -186,8 +186,8 @@ def _generation_of_whole_ids(ids: Value, depth: int) -> CallEvent | None:
     if depth > MAX_STEPS:
         return None
     if isinstance(ids, Choice):
-        made = [_generation_of_whole_ids(option, depth + 1) for option in ids.options]
-        return made[0] if all(made) else None
+        call_events = [_generation_of_whole_ids(option, depth + 1) for option in ids.options]
+        return call_events[0] if all(call_events) else None
     whole = _source_of_whole_rows(ids)
     if whole is not None:
         return _generation_of_whole_ids(whole, depth + 1)
@@ -223,8 +223,8 @@ def _are_ids_of_causal_generation(ids: Value) -> TypeGuard[Result]:
 
 def _input_parts_of_generation(generation: CallEvent) -> list[Value]:
     """What the input of a generation is made of."""
-    given = generation.argument(0, "inputs") or generation.keywords.get("input_ids")
-    waiting = [one for one in (given, generation.keywords.get("**")) if one is not None]
+    inputs_argument = generation.argument(0, "inputs") or generation.keywords.get("input_ids")
+    waiting = [one for one in (inputs_argument, generation.keywords.get("**")) if one is not None]
     parts: list[Value] = []
     seen: set[int] = set()
     while waiting and len(parts) < MAX_PROMPT_PARTS:

@@ -189,11 +189,11 @@ def _foreign_mean_of_flat_rewards(
     if mean.dimension not in (None, 0, -1) or isinstance(whole, ast.Subscript):
         return None
     for origin in module.flow.origins(whole):
-        made = tensor_of_list(origin.node)
-        if made is None or origin.path or origin.element:
+        call = tensor_of_list(origin.node)
+        if call is None or origin.path or origin.element:
             return None
-        copies = _copies_of_several_prompts(module, made)
-        if copies is not None and _is_of_same_pass(module, made, copies):
+        copies = _copies_of_several_prompts(module, call)
+        if copies is not None and _is_of_same_pass(module, call, copies):
             return ForeignBaseline(centring, mean.node, copies, False)
     return None
 

@@ -222,8 +222,8 @@ def _row_column_of(event: CallEvent, name: str) -> BatchField | Value | None:
     row = None if data is None else representative_element_of_iterable(data)
     if row is None:
         return None
-    found = source_of_field(BatchField(row, name))
-    return None if isinstance(found, BatchField) else found
+    source = source_of_field(BatchField(row, name))
+    return None if isinstance(source, BatchField) else source
 
 
 def _returned_by_collator(event: CallEvent, collator: Function | Instance) -> Value | None:

@@ -129,14 +129,16 @@ def _checkpoint_choice_of_lightning(callback: CallEvent) -> KeptCheckpoint | Non
     given; None where it is not known.
     """
     metric = constant_of(callback.argument(-1, "monitor") or _metric_of_early_stopping(callback))
-    given = callback.argument(-1, "mode")
-    if callback.is_open or isinstance(given, Option) or not isinstance(metric, str):
+    mode_argument = callback.argument(-1, "mode")
+    if callback.is_open or isinstance(mode_argument, Option) or not isinstance(metric, str):
         return None
-    mode = "min" if given is None else constant_of(given)
+    mode = "min" if mode_argument is None else constant_of(mode_argument)
     is_lower = _is_lower_better(metric)
     if is_lower is None or mode not in ("min", "max"):
         return None
-    node = callback.node if given is None or given.node is None else given.node
+    node = (
+        callback.node if mode_argument is None or mode_argument.node is None else mode_argument.node
+    )
     remedy = f'mode="{"min" if is_lower else "max"}"'
     return KeptCheckpoint(metric, is_lower, mode == "max", node, remedy)
 

@@ -135,14 +135,14 @@ def _reference_columns(module: Module, match: TakenMatch, rows: RowsOfAnyType) -
 
 def _marks_script_splits_behind(module: Module) -> list[str]:
     """The marks that a script takes the rest behind: `####` of `gold.split("####")[-1]`."""
-    found: list[str] = []
+    marks: list[str] = []
     for call in module.methods("split", "rsplit", "rpartition", "partition"):
         mark = module.flow.value(call.args[0]) if call.args else None
         part = module.scopes.parent.get(call.node)
         # A mark of less than two characters is a space or a comma, which divides words and numbers.
         if isinstance(part, ast.Subscript) and isinstance(mark, str) and len(mark.strip()) > 1:
-            found.append(mark)
-    return found
+            marks.append(mark)
+    return marks
 
 
 def _texts_and_references(
@@ -170,7 +170,8 @@ def _often_takes_letter_of_word(match: TakenMatch, pairs: Sequence[tuple[str, st
     letters = [
         text
         for text, _ in pairs
-        if (found := match.pattern.search(text)) is not None and _is_letter_of_a_word(text, found)
+        if (letter_match := match.pattern.search(text)) is not None
+        and _is_letter_of_a_word(text, letter_match)
     ]
     return match.which == FIRST and len(letters) >= MAX_PARTS * len(pairs)
 

@@ -41,9 +41,9 @@ def _gives_whole_batch(call: ast.Call, model: str, batch: str) -> bool:
     unpacked = [word.value for word in call.keywords if word.arg is None]
     if any(_contains_name(part, batch) for part in unpacked):
         return True
-    given = [*call.args, *(word.value for word in call.keywords)]
-    gets_batch = any(_contains_name(part, batch) for part in given)
-    return gets_batch and any(_contains_name(part, model) for part in (call.func, *given))
+    arguments = [*call.args, *(word.value for word in call.keywords)]
+    gets_batch = any(_contains_name(part, batch) for part in arguments)
+    return gets_batch and any(_contains_name(part, model) for part in (call.func, *arguments))
 
 
 def _contains_name(part: ast.expr, name: str) -> bool:

@@ -64,7 +64,7 @@ def distinct_values_of_expression(
     """
     if depth > MAX_DEPTH:
         return None
-    name = _column_of_cell(value)
+    name = column_of_cell(value)
     if name is not None:
         column_values = _distinct_values_of_column(module, value, name)
         if column_values is not None:
@@ -89,14 +89,14 @@ def is_text_in_each_row(value: Value) -> bool:
         return value.call.named("str", "input")
     if isinstance(value, Option):
         return False
-    name = _column_of_cell(value)
+    name = column_of_cell(value)
     if name is None:
         return False
     readers = readers_of_value(value)
     return bool(readers) and all(one.named(*CSV_CELLS) for one in readers)
 
 
-def _column_of_cell(value: Value) -> str | None:
+def column_of_cell(value: Value) -> str | None:
     """The column of `row["label"]`, `row.get("label")` or `row.label`; None for anything else."""
     if isinstance(value, Item):
         key = constant_of(value.key)

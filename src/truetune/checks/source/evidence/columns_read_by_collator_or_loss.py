@@ -105,7 +105,7 @@ def _call_method_of_collator(module: Module, collator: ast.expr) -> ast.Function
 
 def columns_read_by_loss(module: Module, trainer: Call) -> NodeByKey:
     """Keys of `inputs` that the `compute_loss` of a trainer class of the file reads."""
-    found: NodeByKey = {}
+    node_by_key: NodeByKey = {}
     for origin in module.flow.origins(trainer.node.func):
         for item in origin.node.body if isinstance(origin.node, ast.ClassDef) else ():
             parameters = (
@@ -115,14 +115,14 @@ def columns_read_by_loss(module: Module, trainer: Call) -> NodeByKey:
             )
             if len(parameters) > 1:
                 written = {key for base, key in _keys_written(item) if base == parameters[1].arg}
-                found |= {
+                node_by_key |= {
                     key: node
                     for base, key, node in _key_reads(item)
                     if isinstance(base, ast.Name)
                     and base.id == parameters[1].arg
                     and key not in written
                 }
-    return found
+    return node_by_key
 
 
 def _stands_for_parameter(module: Module, node: ast.AST, parameter: ast.arg) -> bool:
@@ -146,7 +146,7 @@ def _key_reads(function: ast.AST) -> list[tuple[ast.expr, str, ast.AST]]:
     """The reads of an entry in a function, as (object, key, node): `x["key"]`, `x.get("key")` and
     `x.pop("key")`.
     """
-    found: list[tuple[ast.expr, str, ast.AST]] = []
+    key_reads: list[tuple[ast.expr, str, ast.AST]] = []
     for node in ast.walk(function):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             base, key = node.value, node.slice
@@ -161,8 +161,8 @@ def _key_reads(function: ast.AST) -> list[tuple[ast.expr, str, ast.AST]]:
         else:
             continue
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            found.append((base, key.value, node))
-    return found
+            key_reads.append((base, key.value, node))
+    return key_reads
 
 
 def _keys_written(function: ast.AST) -> list[tuple[str, str]]:

@@ -15,6 +15,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.names_read_or_spelled_in_files import (
+    is_name_read_or_spelled,
+)
 from truetune.source.call_with_resolved_names_and_arguments import Call, last_name_of_called
 from truetune.source.find_command_line_option_values import (
     PARSING_METHODS,
@@ -118,15 +121,19 @@ def options_never_read(module: Module) -> Iterator[CommandLineOptionWithoutEffec
         options += [(name, call.node) for name, call in options_of_command_line(module)]
     for name, place in options:
         is_setting = SETTING.search(name) and not OF_LAUNCHER.search(name)
-        if is_setting and not _is_name_read(module, name):
+        if is_setting and not is_name_read_or_spelled(module, name):
             yield CommandLineOptionWithoutEffect(place, name, False, "")
 
 
 def _fields_filled_by_hf_argument_parser(module: Module) -> Iterator[tuple[str, ast.AST]]:
     """The fields of the classes without a base that HfArgumentParser fills from the command line."""
     for parser in module.calls("transformers.HfArgumentParser"):
-        given = parser.argument(0, "dataclass_types")
-        listed = given.elts if isinstance(given, ast.Tuple | ast.List) else [given]
+        dataclass_types_argument = parser.argument(0, "dataclass_types")
+        listed = (
+            dataclass_types_argument.elts
+            if isinstance(dataclass_types_argument, ast.Tuple | ast.List)
+            else [dataclass_types_argument]
+        )
         names = {one.id for one in listed if isinstance(one, ast.Name)}
         for owner in module.nodes(ast.ClassDef):
             # A base of a library reads the fields that it knows.
@@ -183,14 +190,3 @@ def _do_options_leave_known_files(module: Module, read: ast.Name) -> bool:
     if last_name_of_called(around) in (*SHOWING, "vars"):
         return False
     return module.flow.function_called(around.func) is None
-
-
-def _is_name_read(module: Module, name: str) -> bool:
-    """Does a file read an attribute of this name, or spell the name as a text?"""
-    for part in module.self_and_files_run_together:
-        for node in part.nodes(ast.Attribute):
-            if node.attr == name and isinstance(node.ctx, ast.Load):
-                return True
-        if any(node.value == name for node in part.nodes(ast.Constant)):
-            return True
-    return False

@@ -77,10 +77,16 @@ def references_that_are_the_policy(module: Module) -> Iterator[ReferenceIsPolicy
     """
     seen = set()
     for trace in traces_of_scripts_that_reach_file(module):
-        for found in (*_policy_as_trainer_reference(trace), *_policy_as_own_loss_reference(trace)):
-            if found.reference.home.path == module.path and found.reference.node not in seen:
-                seen.add(found.reference.node)
-                yield found
+        for reference in (
+            *_policy_as_trainer_reference(trace),
+            *_policy_as_own_loss_reference(trace),
+        ):
+            if (
+                reference.reference.home.path == module.path
+                and reference.reference.node not in seen
+            ):
+                seen.add(reference.reference.node)
+                yield reference
 
 
 def references_of_other_models(module: Module) -> Iterator[OtherReference]:
@@ -145,8 +151,10 @@ def _adapterless_load_and_name(model: Value) -> tuple[CallEvent, str] | None:
     # A class of peft reads the adapter's folder, and the base that it names.
     if load.named("peft.*"):
         return None
-    given = load.argument(0, "pretrained_model_name_or_path") or load.keywords.get("model_name")
-    name = None if given is None else constant_of(given)
+    model_name_argument = load.argument(0, "pretrained_model_name_or_path") or load.keywords.get(
+        "model_name"
+    )
+    name = None if model_name_argument is None else constant_of(model_name_argument)
     return (load, posixpath.normpath(name)) if isinstance(name, str) and name else None
 
 

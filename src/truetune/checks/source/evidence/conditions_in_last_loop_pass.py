@@ -181,8 +181,8 @@ def _last_items(module: Module, target: ast.expr, iterated: ast.expr) -> Iterato
 
 def _first_number_of_enumerate(module: Module, call: ast.Call) -> int | None:
     """The number at which `enumerate` begins; None where it is not known."""
-    given = [one.value for one in call.keywords if one.arg == "start"]
-    starts = [*call.args[1:2], *given]
+    keywords = [one.value for one in call.keywords if one.arg == "start"]
+    starts = [*call.args[1:2], *keywords]
     return _known_number(module, starts[0]) if starts else 0
 
 
@@ -200,20 +200,26 @@ def _call_behind_progress(module: Module, iterated: ast.expr) -> ast.Call | None
 
 def _known_items(module: Module, iterated: ast.expr) -> KnownItems:
     """The last item and the number of items of a `range`, also where its progress is shown."""
-    call = _call_behind_progress(module, iterated)
-    is_range = call is not None and last_name_of_called(call) in RANGES
-    if call is None or not is_range or not 1 <= len(call.args) <= 3:
+    bounds = _bounds_of_range(module, iterated)
+    if not bounds:
         return KnownItems()
-    bounds = [_known_number(module, one) for one in call.args]
-    start = 0 if len(bounds) == 1 else bounds[0]
-    stop = bounds[0] if len(bounds) == 1 else bounds[1]
-    step = 1 if len(bounds) < 3 else bounds[2]
+    # As `range` itself completes them: a stop alone begins at 0, and the step is 1.
+    start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
+    step = bounds[2] if len(bounds) == 3 else 1
     if stop is None or not step:
         return KnownItems()
     if start is None:  # where a run was resumed: each number up to the end is counted
         return KnownItems(stop - 1 if step == 1 else None)
     numbers = range(start, stop, step)
     return KnownItems(numbers[-1], len(numbers)) if numbers else KnownItems()
+
+
+def _bounds_of_range(module: Module, iterated: ast.expr) -> list[int | None]:
+    """The arguments of a `range`, None for one that is not known; empty where a loop runs over something else."""
+    call = _call_behind_progress(module, iterated)
+    if call is None or last_name_of_called(call) not in RANGES or not 1 <= len(call.args) <= 3:
+        return []
+    return [_known_number(module, one) for one in call.args]
 
 
 def _raised_counters(module: Module, place: ast.AST, loop: ast.AST) -> Iterator[tuple[str, int]]:
@@ -254,10 +260,7 @@ def _passes_of_loop(
 ) -> int | None:
     """How often a loop runs: over known items, or while the counter is below a known number."""
     if isinstance(loop, ast.For):
-        call = _call_behind_progress(module, loop.iter)
-        is_counted = call is not None and last_name_of_called(call) == "enumerate"
-        counted = call.args[0] if call is not None and is_counted and call.args else loop.iter
-        return _known_items(module, counted).length
+        return _known_items(module, _iterated_without_count(module, loop.iter)).length
     test = loop.test
     if not isinstance(test, ast.Compare) or len(test.ops) > 1:
         return None
@@ -268,6 +271,14 @@ def _passes_of_loop(
     if isinstance(test.ops[0], ast.Lt):
         return len(range(first, limit, added))
     return len(range(first, limit + 1, added)) if isinstance(test.ops[0], ast.LtE) else None
+
+
+def _iterated_without_count(module: Module, iterated: ast.expr) -> ast.expr:
+    """What a loop runs over, without the `enumerate` around it."""
+    call = _call_behind_progress(module, iterated)
+    if call is None or last_name_of_called(call) != "enumerate" or not call.args:
+        return iterated
+    return call.args[0]
 
 
 def _known_number(module: Module, node: ast.AST) -> int | None:

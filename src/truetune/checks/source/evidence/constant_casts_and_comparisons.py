@@ -75,13 +75,13 @@ def constant_results(module: Module) -> Iterator[ConstantResult]:
     seen: set[ast.AST] = set()
     compared = {id(node) for node in module.nodes(ast.Compare)}
     for trace in traces_of_scripts_that_reach_file(module):
-        for found in (
+        for result in (
             *_always_true_casts(module, trace),
             *_never_true_comparisons(module, trace, compared),
         ):
-            if found.node not in seen:
-                seen.add(found.node)
-                yield found
+            if result.node not in seen:
+                seen.add(result.node)
+                yield result
 
 
 def _always_true_casts(module: Module, trace: Trace) -> Iterator[ConstantResult]:

@@ -43,8 +43,8 @@ def given_loss_functions(module: Module) -> Iterator[LossFunction]:
     """
     seen: set[ast.AST] = set()
     for call in module.calls(*OPEN_TRAINERS):
-        given = call.keywords.get(LOSS_FUNCTION)
-        function = _loss_function_of_expression(module, given) if given is not None else None
+        argument = call.keywords.get(LOSS_FUNCTION)
+        function = _loss_function_of_expression(module, argument) if argument is not None else None
         if function is not None and function not in seen:
             seen.add(function)
             yield function

@@ -80,25 +80,27 @@ def decodes_of_generated_ids(module: Module) -> Iterator[Call]:
         node for node, model in generated if model is not None and is_causal_model(module, model)
     }
     for call in module.methods("decode", "batch_decode"):
-        given = call.argument(0, "token_ids" if call.method == "decode" else "sequences")
-        if given is None or not causal:
+        sequences_argument = call.argument(
+            0, "token_ids" if call.method == "decode" else "sequences"
+        )
+        if sequences_argument is None or not causal:
             continue
-        if all(made in causal for made in _sources_of_decoded_ids(module, given)):
+        if all(made in causal for made in _sources_of_decoded_ids(module, sequences_argument)):
             yield call
 
 
 def _sources_of_decoded_ids(module: Module, expression: ast.expr) -> list[ast.AST]:
     """What gave the ids that are decoded: also of `for ids in outputs`."""
-    found: list[ast.AST] = []
+    nodes: list[ast.AST] = []
     for origin in module.flow.origins(variable_of_indexed_or_attribute(expression)):
         if origin.element and not origin.path and isinstance(origin.node, ast.expr):
-            found += [
+            nodes += [
                 one.node
                 for one in module.flow.origins(variable_of_indexed_or_attribute(origin.node))
             ]
         else:
-            found.append(origin.node)
-    return found
+            nodes.append(origin.node)
+    return nodes
 
 
 def use_as_answer_with_prompt(module: Module, text: ast.expr) -> ast.AST | None:
@@ -134,8 +136,8 @@ def searches_in_text(module: Module, text: ast.expr) -> Iterator[ast.Compare]:
 def _names_of_decoded_ids(text: ast.expr) -> Iterator[str]:
     """The names of the ids that are decoded: a slice of them elsewhere may be the answer's part."""
     if isinstance(text, ast.Call):
-        for given in text.args[:1]:
-            yield from (part.id for part in ast.walk(given) if isinstance(part, ast.Name))
+        for argument in text.args[:1]:
+            yield from (part.id for part in ast.walk(argument) if isinstance(part, ast.Name))
 
 
 def _may_be_cut_anywhere(module: Module, names: set[str]) -> bool:
@@ -158,7 +160,7 @@ def _call_may_cut_named_text(module: Module, call: Call, names: set[str]) -> boo
         and _stands_for_any_of(call.receiver, names)
     ):
         return True
-    if not any(_stands_for_any_of(given, names) for given in call.args):
+    if not any(_stands_for_any_of(argument, names) for argument in call.args):
         return False
     is_pattern = call.named(*PATTERN_FUNCTIONS) or call.method in ("search", "findall", "sub")
     return is_pattern or module.flow.function_that_expression_names(call.node.func) is not None

@@ -174,9 +174,9 @@ def _transformed_kind_by_maker(
 
 def _is_of_project_class(module: Module, receiver: ast.expr) -> bool:
     """Is the object of a class of the project, whose methods may do anything?"""
-    made = module.flow.producing_call(receiver)
-    is_class = made is not None and any(
-        node.name == _called_name(made.node) for node in module.nodes(ast.ClassDef)
+    call = module.flow.producing_call(receiver)
+    is_class = call is not None and any(
+        node.name == _called_name(call.node) for node in module.nodes(ast.ClassDef)
     )
     is_self = isinstance(receiver, ast.Name) and receiver.id in ("self", "cls")
     return is_class or is_self
@@ -209,8 +209,10 @@ def _is_table_origin(module: Module, node: ast.AST, depth: int) -> bool:
 
 def _is_in_place(module: Module, call: Call) -> bool:
     """Does a call change the table in place: `inplace=True`, or a value that is not known?"""
-    given = call.keywords.get("inplace")
-    return None in call.keywords or (given is not None and module.flow.value(given) is not False)
+    inplace_argument = call.keywords.get("inplace")
+    return None in call.keywords or (
+        inplace_argument is not None and module.flow.value(inplace_argument) is not False
+    )
 
 
 def _is_text_on_every_way(module: Module, node: ast.expr) -> bool:
@@ -277,9 +279,9 @@ def _previous_in_chain(node: ast.expr) -> ast.expr | None:
 
 def _callback_has_side_effects(module: Module, call: Call) -> bool:
     """Does the function that is given do something beside its result: count, print, write?"""
-    given = [*call.args, *call.keywords.values()]
+    arguments = [*call.args, *call.keywords.values()]
     return call.method in ("map", "filter", "apply") and any(
-        _function_has_side_effects(module, one) for one in given
+        _function_has_side_effects(module, one) for one in arguments
     )
 
 

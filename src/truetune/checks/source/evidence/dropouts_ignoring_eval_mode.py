@@ -123,10 +123,10 @@ def _is_given_by_caller(module: Module, rate: ast.expr) -> bool:
 
 def _is_functional_dropout_always_on(module: Module, call: Call) -> bool:
     """Is `training` not given to `F.dropout`, or given as True?"""
-    given = call.argument(2, "train" if call.named("torch.dropout") else "training")
-    if given is None:
+    training_argument = call.argument(2, "train" if call.named("torch.dropout") else "training")
+    if training_argument is None:
         return not call.open
-    return module.flow.value(given) is True
+    return module.flow.value(training_argument) is True
 
 
 def _does_dropout_depend_on_training_mode(

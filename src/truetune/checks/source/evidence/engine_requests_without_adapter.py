@@ -117,10 +117,10 @@ def _adapters_are_switched_on(module: Module, call: Call, switch: str) -> bool:
     """Is an engine made with room for adapters, by a keyword or by one of a dictionary that is laid
     out in the call?
     """
-    given = call.keywords.get(switch)
-    if given is not None:
+    argument = call.keywords.get(switch)
+    if argument is not None:
         # What only the command line knows may be on; what is surely off is not.
-        return module.flow.value(given) is not False and not _is_off_value(given)
+        return module.flow.value(argument) is not False and not _is_off_value(argument)
     unpacked = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     return any(_dictionary_sets_key(module, part, switch) for part in unpacked) or any(
         _key_is_assigned(module, part, switch) for part in unpacked

@@ -111,8 +111,11 @@ def _encodes_with_special_tokens(trace: Trace, encoding: CallEvent) -> bool:
     """Does a tokenizer encode a text with its special tokens, and are its ids left as they are?"""
     if encoding.method not in ENCODING_METHODS or encoding.is_open:
         return False
-    given = encoding.keywords.get("add_special_tokens")
-    if given is not None and constant_of(given) is not True:
+    add_special_tokens_argument = encoding.keywords.get("add_special_tokens")
+    if (
+        add_special_tokens_argument is not None
+        and constant_of(add_special_tokens_argument) is not True
+    ):
         return False
     return not any(store.base is encoding.result for store in trace.stores)
 
@@ -124,14 +127,14 @@ def _eos_setting_of_tokenizer(
     load = tokenizer.call
     name = constant_of(load.argument(0, "pretrained_model_name_or_path"))
     is_sure = isinstance(name, str) and OBEYS.match(normalized_model_name(name)) is not None
-    given = load.keywords.get(SETTING)
-    found = (
+    argument = load.keywords.get(SETTING)
+    eos_setting = (
         _eos_setting_of_local_folder(load, load.argument(0, "pretrained_model_name_or_path"))
-        if given is None
+        if argument is None
         else None
     )
-    if constant_of(given) is True:
-        found = _EosSetting(load.node, f"{SETTING}=True", is_sure)
+    if constant_of(argument) is True:
+        eos_setting = _EosSetting(load.node, f"{SETTING}=True", is_sure)
     for store in trace.stores:
         if store.key != SETTING or store.number > encoding.number:
             continue
@@ -139,8 +142,8 @@ def _eos_setting_of_tokenizer(
         if store.base is not tokenizer or any(store.frames("branch")):
             return None
         is_on = constant_of(store.value) is True
-        found = _EosSetting(store.node, f"{SETTING} = True", is_sure) if is_on else None
-    return found
+        eos_setting = _EosSetting(store.node, f"{SETTING} = True", is_sure) if is_on else None
+    return eos_setting
 
 
 def _eos_setting_of_local_folder(load: CallEvent, name: Value | None) -> _EosSetting | None:

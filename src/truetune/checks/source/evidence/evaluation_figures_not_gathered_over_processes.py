@@ -177,8 +177,8 @@ def _call_splitting_loop_rows_by_process(module: Module, iterated: ast.expr) -> 
     calls = [origin.node for origin in origins if isinstance(origin.node, ast.Call)]
     if not calls or len(calls) < len(origins):
         return None
-    found = [_as_call_splitting_rows_by_process(module, call) for call in calls]
-    return found[0] if all(one is not None for one in found) else None
+    nodes = [_as_call_splitting_rows_by_process(module, call) for call in calls]
+    return nodes[0] if all(one is not None for one in nodes) else None
 
 
 def _as_call_splitting_rows_by_process(module: Module, node: ast.Call) -> ast.AST | None:
@@ -288,15 +288,15 @@ def _logged_names_and_values(module: Module, call: Call) -> Iterator[tuple[str, 
     """The names and values that a call logs: of `self.log("a", x)` and of `self.log_dict({"a":
     x})`.
     """
-    given = call.argument(0, "name" if call.method == "log" else "dictionary")
-    if given is None:
+    dictionary_argument = call.argument(0, "name" if call.method == "log" else "dictionary")
+    if dictionary_argument is None:
         return
     if call.method == "log":
-        name, value = module.flow.value(given), call.argument(1, "value")
+        name, value = module.flow.value(dictionary_argument), call.argument(1, "value")
         if isinstance(name, str) and value is not None:
             yield name, value
         return
-    entries, _ = module.flow.dict_entries_and_if_complete(given)
+    entries, _ = module.flow.dict_entries_and_if_complete(dictionary_argument)
     yield from entries.items()
 
 

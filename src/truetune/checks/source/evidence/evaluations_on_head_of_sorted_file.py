@@ -307,8 +307,8 @@ def _row_count_of_value(value: Value | None) -> int | None:
     if isinstance(value, Operation) and value.operator == "or":
         return _row_count_of_value(value.operands[0])
     if isinstance(value, Choice):
-        found = {_row_count_of_value(one) for one in value.options} - {None}
-        return found.pop() if len(found) == 1 else None
+        row_counts = {_row_count_of_value(one) for one in value.options} - {None}
+        return row_counts.pop() if len(row_counts) == 1 else None
     plain = constant_of(value)
     return plain if type(plain) is int and plain >= MIN_HEAD else None
 

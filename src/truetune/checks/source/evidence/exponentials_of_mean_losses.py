@@ -106,8 +106,8 @@ def _is_negated_mean_of_logprobs(module: Module, node: ast.AST) -> bool:
 
 def _averages_over_tokens(module: Module, node: ast.Call) -> bool:
     """Does this cross-entropy average over its tokens, and not sum or keep them apart?"""
-    given = module.flow.call(node).keywords.get("reduction")
-    return given is None or module.flow.value(given) == "mean"
+    reduction_argument = module.flow.call(node).keywords.get("reduction")
+    return reduction_argument is None or module.flow.value(reduction_argument) == "mean"
 
 
 def is_exponential_of_mean(module: Module, power: ast.expr, mean: ast.expr) -> bool:

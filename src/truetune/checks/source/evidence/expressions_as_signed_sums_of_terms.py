@@ -212,9 +212,9 @@ def _terms_of_min_or_max(
     module: Module, node: ast.Call, name: str, is_leaf: Callable[[ast.expr], bool], steps: int
 ) -> list[SignedTerm]:
     """The terms of `min(a, b)` and `max(a, b)`, each with the extreme around it."""
-    found = _terms_of_all(module, node.args, is_leaf, steps)
+    terms = _terms_of_all(module, node.args, is_leaf, steps)
     around = (name, 1, node)
-    return [term._replace(extremes=(around, *term.extremes)) for term in found]
+    return [term._replace(extremes=(around, *term.extremes)) for term in terms]
 
 
 def _value_of_name(module: Module, name: ast.Name) -> ast.expr | None:

@@ -159,16 +159,19 @@ def _may_enable_input_gradients(module: Module) -> bool:
         if is_switch and module.flow.value(assign.value) is not False:
             return True
     return any(
-        (given := call.argument(0, "requires_grad")) is None
-        or module.flow.value(given) is not False
+        (requires_grad_argument := call.argument(0, "requires_grad")) is None
+        or module.flow.value(requires_grad_argument) is not False
         for call in module.methods("requires_grad_")
     )
 
 
 def _kbit_preparation_enables_input_gradients(module: Module, call: Call) -> bool:
     """Does the preparation for k-bit training enable input gradients, as it does by default?"""
-    given = call.argument(1, "use_gradient_checkpointing")
-    return given is None or module.flow.value(given) is not False
+    use_gradient_checkpointing_argument = call.argument(1, "use_gradient_checkpointing")
+    return (
+        use_gradient_checkpointing_argument is None
+        or module.flow.value(use_gradient_checkpointing_argument) is not False
+    )
 
 
 def _event_freezing_model(trace: Trace) -> Event | None:
@@ -200,8 +203,8 @@ def _adapter_leaves_embedding_frozen(call: CallEvent) -> bool:
 
 def _is_missing_or_none(call: CallEvent, name: str) -> bool:
     """Is an argument left out, or None?"""
-    given = call.keywords.get(name)
-    return given is None or is_constant_none(given)
+    argument = call.keywords.get(name)
+    return argument is None or is_constant_none(argument)
 
 
 def _targets_may_hold_embedding(targets: Value | None) -> bool:
@@ -222,8 +225,8 @@ def _freezes_model(call: CallEvent) -> bool:
     """Is it `model.requires_grad_(False)`, of a whole model?"""
     if call.method != "requires_grad_" or call.receiver is None:
         return False
-    given = call.argument(0, "requires_grad")
-    return constant_of(given) is False and _is_whole_model(call.receiver)
+    requires_grad_argument = call.argument(0, "requires_grad")
+    return constant_of(requires_grad_argument) is False and _is_whole_model(call.receiver)
 
 
 def _freezes_parameters(store: StoreEvent) -> bool:
@@ -261,10 +264,10 @@ def _reentrant_checkpointing_after_freeze(trace: Trace, frozen: Event) -> Iterat
         # peft enables input gradients itself where the model it wraps has checkpointing on.
         if is_adapter and call.number < frozen.number:
             return
-        given = call.argument(0, "gradient_checkpointing_kwargs")
-        if given is None:
-            given = call.argument(-1, "activation_checkpointing_kwargs")
-        if _is_reentrant(trace.entry, given) and not call.is_open:
+        argument = call.argument(0, "gradient_checkpointing_kwargs")
+        if argument is None:
+            argument = call.argument(-1, "activation_checkpointing_kwargs")
+        if _is_reentrant(trace.entry, argument) and not call.is_open:
             yield call
     yield from _trainer_arguments_enabling_reentrant_checkpointing(trace)
 
@@ -299,8 +302,11 @@ def _reentrant_checkpoints_by_hand(module: Module) -> Iterator[tuple[Module, Cal
     """The calls of a run's files that wrap layers into reentrant checkpoints, each with its file."""
     for part in module.self_and_files_run_together:
         for call in part.calls(*CHECKPOINT_FUNCTIONS):
-            given = call.keywords.get("use_reentrant")
-            if given is not None and part.flow.value(given) is True:
+            use_reentrant_argument = call.keywords.get("use_reentrant")
+            if (
+                use_reentrant_argument is not None
+                and part.flow.value(use_reentrant_argument) is True
+            ):
                 yield part, call
         for call in part.all_calls:
             how = call.keywords.get("checkpoint_impl")
@@ -318,8 +324,12 @@ def _checkpoints_refused_by_ddp(trace: Trace) -> Iterator[ReentrantCheckpoints]:
         if not finds or (static is not None and constant_of(static) is not False):
             continue
         for call in trace.methods(*ENABLING_METHODS):
-            given = call.argument(0, "gradient_checkpointing_kwargs")
-            if _is_reentrant(trace.entry, given) and not any(call.frames("branch")):
+            gradient_checkpointing_kwargs_argument = call.argument(
+                0, "gradient_checkpointing_kwargs"
+            )
+            if _is_reentrant(trace.entry, gradient_checkpointing_kwargs_argument) and not any(
+                call.frames("branch")
+            ):
                 yield ReentrantCheckpoints("ddp", call.home, call.node, wrapper.home, wrapper.node)
     for arguments in _trainer_arguments_enabling_reentrant_checkpointing(trace):
         if constant_of(arguments.keywords.get("ddp_find_unused_parameters")) is True:

@@ -125,9 +125,9 @@ def _sources_of_value(
 
 def _reads_every_cell_as_text(call: CallEvent) -> bool:
     """Does a reader of tables leave every cell a text: `dtype=str`?"""
-    given = call.keywords.get("dtype")
-    return (isinstance(given, Library) and given.name == "str") or (
-        given is not None and constant_of(given) in ("str", "string", "object")
+    dtype_argument = call.keywords.get("dtype")
+    return (isinstance(dtype_argument, Library) and dtype_argument.name == "str") or (
+        dtype_argument is not None and constant_of(dtype_argument) in ("str", "string", "object")
     )
 
 

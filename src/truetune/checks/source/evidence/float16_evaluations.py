@@ -109,8 +109,8 @@ def evaluated_model_unfit_for_float16(
     """The model of an evaluation, where it overflows in float16, or was trained in bfloat16; else
     None.
     """
-    given = model_name_argument(found.load) if found.load is not None else None
-    names = possible_texts(module, given)
+    node = model_name_argument(found.load) if found.load is not None else None
+    names = possible_texts(module, node)
     families = {_overflowing_family_of_name(module, name) for name in names}
     if len(families) == 1 and "" not in families:
         return EvaluatedModel(families.pop(), "", True)
@@ -249,8 +249,8 @@ def _float16_autocast_around(module: Module, node: ast.AST) -> ast.AST | None:
                 continue
             call = module.flow.call(item.context_expr)
             if call.named(*AUTOCASTS):
-                given = call.argument(1, "dtype")
-                named = module.flow.name(given) if given is not None else None
+                dtype_argument = call.argument(1, "dtype")
+                named = module.flow.name(dtype_argument) if dtype_argument is not None else None
                 return call.node if named in FLOAT16.names else None
     return None
 

@@ -158,7 +158,7 @@ def holder_is_emptied(module: Module, kept: CallThatKeeps, loop: ast.AST) -> boo
         _empties_or_renews(part, kept.name, emptying) for root in places for part in ast.walk(root)
     ):
         return True
-    return any(is_bounded_queue(made) for made in _constructors_of_holder(kept))
+    return any(is_bounded_queue(call) for call in _constructors_of_holder(kept))
 
 
 def is_bounded_queue(made: ast.Call) -> bool:
@@ -215,16 +215,16 @@ def _is_called_on_object_of(module: Module, call: ast.Call, name: str, owner: as
     if isinstance(receiver, ast.Name) and receiver.id in ("self", "cls"):
         around = next((one for one in module.parents(call) if isinstance(one, ast.ClassDef)), None)
         return around is not None and owner in _with_bases(module, around)
-    found = module.flow.class_of_object(receiver)
-    return found is not None and owner in _with_bases(module, found)
+    definition = module.flow.class_of_object(receiver)
+    return definition is not None and owner in _with_bases(module, definition)
 
 
 def _with_bases(module: Module, owner: ast.ClassDef) -> list[ast.ClassDef]:
     """The class, and the classes of the files that it is derived from."""
     chain = [owner]
     for one in chain:
-        found = (module.flow.class_of_object(base) for base in one.bases)
-        chain += [base for base in found if base is not None and base not in chain]
+        definitions = (module.flow.class_of_object(base) for base in one.bases)
+        chain += [base for base in definitions if base is not None and base not in chain]
         if len(chain) > MAX_BASES:
             break
     return chain

@@ -190,8 +190,10 @@ def _collated_batches_of_lightning_step(module: Module, parameter: ast.arg) -> I
 
 def _returned_by_collator(module: Module, loader: Call) -> list[ast.expr]:
     """What the collator of a loader returns; empty where it is not seen."""
-    given = loader.argument(6, "collate_fn")
-    function = _collate_function(module, given) if given is not None else None
+    collate_fn_argument = loader.argument(6, "collate_fn")
+    function = (
+        _collate_function(module, collate_fn_argument) if collate_fn_argument is not None else None
+    )
     if function is None:
         return []
     if isinstance(function, ast.Lambda):
@@ -205,13 +207,13 @@ def _collator_results_in_loop(module: Module, origin: Origin) -> list[ast.AST]:
     loader = _loader_construction(module, looped.node) if looped is not None else None
     if looped is None or loader is None:
         return []
-    found: list[ast.AST] = []
+    nodes: list[ast.AST] = []
     for value in _returned_by_collator(module, loader):
         for part in looped.path:
             if isinstance(value, ast.Tuple) and 0 <= part < len(value.elts):
                 value = value.elts[part]
-        found.append(value)
-    return found
+        nodes.append(value)
+    return nodes
 
 
 def _loader_looped_over(module: Module, origin: Origin) -> Origin | None:
@@ -251,12 +253,12 @@ def _collate_function(
     an object.
     """
     function = module.flow.function_that_expression_names(expression)
-    made = module.flow.producing_call(expression) if function is None else None
-    if made is None:
+    call = module.flow.producing_call(expression) if function is None else None
+    if call is None:
         return function
-    if made.named("functools.partial") and made.args:
-        return module.flow.function_that_expression_names(made.args[0])
-    for origin in module.flow.origins(made.node.func):
+    if call.named("functools.partial") and call.args:
+        return module.flow.function_that_expression_names(call.args[0])
+    for origin in module.flow.origins(call.node.func):
         for item in origin.node.body if isinstance(origin.node, ast.ClassDef) else ():
             if isinstance(item, ast.FunctionDef) and item.name == "__call__":
                 return item

@@ -68,10 +68,10 @@ def accumulations_longer_than_epoch(module: Module) -> Iterator[LongAccumulation
     """The optimizers of a file that never step, or nearly never, each at its first step."""
     seen: set[ast.AST] = set()
     for trace in traces_of_scripts_that_reach_file(module):
-        for found in _long_accumulations_of_run(trace) if trace.is_whole else ():
-            if found.step.home.path == module.path and found.step.node not in seen:
-                seen.add(found.step.node)
-                yield found
+        for accumulation in _long_accumulations_of_run(trace) if trace.is_whole else ():
+            if accumulation.step.home.path == module.path and accumulation.step.node not in seen:
+                seen.add(accumulation.step.node)
+                yield accumulation
 
 
 def _long_accumulations_of_run(trace: Trace) -> Iterator[LongAccumulation]:
@@ -83,10 +83,10 @@ def _long_accumulations_of_run(trace: Trace) -> Iterator[LongAccumulation]:
             by_optimizer.setdefault(id(optimizer), []).append(
                 _long_accumulation_of_step(trace, step)
             )
-    for found in by_optimizer.values():
-        long = [one for one in found if one is not None]
+    for accumulation in by_optimizer.values():
+        long = [one for one in accumulation if one is not None]
         # One step that is not understood may be the one of the epoch's end.
-        if long and len(long) == len(found) and sum(one.steps for one in long) < FEW:
+        if long and len(long) == len(accumulation) and sum(one.steps for one in long) < FEW:
             yield long[0]
 
 

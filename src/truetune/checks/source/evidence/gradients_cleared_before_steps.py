@@ -354,8 +354,8 @@ class _GradientStateWalk:
         call = statement.value if isinstance(statement, ast.Expr) else None
         if not isinstance(call, ast.Call) or CLIPPING.search(last_name_of_called(call)):
             return False
-        given = [*call.args, *(one.value for one in call.keywords)]
-        return any("model" in self.module.flow.types(one) for one in given)
+        arguments = [*call.args, *(one.value for one in call.keywords)]
+        return any("model" in self.module.flow.types(one) for one in arguments)
 
     def optimizer_cleared_by_call(self, call: ast.Call, names: Mapping[str, str]) -> str:
         """The optimizer whose gradients are cleared; those of a model are those of the one

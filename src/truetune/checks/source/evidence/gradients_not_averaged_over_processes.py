@@ -133,8 +133,8 @@ def _is_optimizer_step_over_known_model(step: CallEvent) -> bool:
     """
     for one in (step.receiver, *step.args[:1]):
         if isinstance(one, Result) and one.call.named("torch.optim.*", "bitsandbytes.optim.*"):
-            given = one.call.argument(0, "params")
-            models = None if given is None else models_of_parameters(given)
+            params_argument = one.call.argument(0, "params")
+            models = None if params_argument is None else models_of_parameters(params_argument)
             return bool(models) and all(map(_is_unwrapped_known_model, models or ()))
     return False
 
@@ -172,7 +172,7 @@ def _call_may_exchange_weights(function: str, call: CallEvent) -> bool:
     if function not in COLLECTIVES:
         # `ReduceOp` and the like are no calls; what is left shards, sends or wraps.
         return True
-    return any(_may_be_made_of_weights(given) for given in call.args[:2]) or call.is_open
+    return any(_may_be_made_of_weights(argument) for argument in call.args[:2]) or call.is_open
 
 
 def _may_be_made_of_weights(value: Value) -> bool:

@@ -145,8 +145,8 @@ def _may_train_adapter_or_use_own_optimizer(trainer: CallEvent) -> bool:
 
 def _cause_of_optimizer_dtype(trace: Trace, optimizer: CallEvent, dtype: str) -> Event | None:
     """What gives the weights of an optimizer this dtype; None where they may have another."""
-    given = optimizer.argument(0, "params")
-    models = None if given is None else models_of_parameters(given)
+    params_argument = optimizer.argument(0, "params")
+    models = None if params_argument is None else models_of_parameters(params_argument)
     if not models:
         return None
     causes = [_common_cause_of_model_dtype(trace, model, optimizer, dtype) for model in models]
@@ -159,7 +159,7 @@ def _common_cause_of_model_dtype(
     """What gives the weights of a model this dtype, whichever load it comes from."""
     loads = _adapterless_loads_of_model(trace, model)
     causes = [_dtype_and_cause_before(trace, load, model, use) for load in loads or ()]
-    if causes and all(found == dtype for found, _ in causes):
+    if causes and all(dtype_of_cause == dtype for dtype_of_cause, _ in causes):
         return causes[0][1]
     return None
 
@@ -219,8 +219,8 @@ def _dtype_given_by_call(call: CallEvent, load: CallEvent) -> str:
         return UNKNOWN  # the base is changed in place, and its weights are frozen
     if call.named(*KEEPS_DTYPE) or call.method in KEEPING_METHODS or call is load:
         return ""
-    given = (*call.args, *call.keywords.values())
-    return UNKNOWN if any(holds_model(one, load) for one in given) else ""
+    arguments = (*call.args, *call.keywords.values())
+    return UNKNOWN if any(holds_model(one, load) for one in arguments) else ""
 
 
 def _dtype_given_by_cast(call: CallEvent, load: CallEvent) -> str:
@@ -235,12 +235,12 @@ def _dtype_of_move(call: CallEvent) -> str:
     if call.is_open:
         return UNKNOWN
     named = call.keywords.get("dtype")
-    for given in (*call.args, *(() if named is None else (named,))):
-        dtype = _dtype_name(given)
+    for argument in (*call.args, *(() if named is None else (named,))):
+        dtype = _dtype_name(argument)
         if dtype != UNKNOWN:
             return dtype
-        if device_and_option_of(given)[0] in ("", UNKNOWN):
-            return UNKNOWN if given is named or device_and_option_of(given)[0] == "" else ""
+        if device_and_option_of(argument)[0] in ("", UNKNOWN):
+            return UNKNOWN if argument is named or device_and_option_of(argument)[0] == "" else ""
     return ""
 
 

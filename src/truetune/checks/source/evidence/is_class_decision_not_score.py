@@ -35,15 +35,15 @@ def node_deciding_class_of_value(
     module: Module, value: ast.expr, depth: int = MAX_STEPS
 ) -> ast.AST | None:
     """What decided for a class, of a value that is certainly such decisions; None for any other."""
-    found: ast.AST | None = None
+    deciding_node: ast.AST | None = None
     for origin in module.flow.origins(value):
         if origin.path or origin.element or not isinstance(origin.node, ast.expr):
             return None
         decision = _node_deciding_class(module, origin.node, depth)
         if decision is None:
             return None
-        found = found or decision
-    return found
+        deciding_node = deciding_node or decision
+    return deciding_node
 
 
 def _node_deciding_class(module: Module, node: ast.expr, depth: int) -> ast.AST | None:

@@ -84,10 +84,10 @@ def score_scale_of(value: Value, depth: int = 0) -> ScoreScale | None:
 
 def _common_score_scale(values: tuple[Value, ...] | list[Value], depth: int) -> ScoreScale | None:
     """The scale that all values have; None where one is not known, or differs."""
-    found = [score_scale_of(one, depth + 1) for one in values]
-    first = found[0] if found else None
+    score_scales = [score_scale_of(one, depth + 1) for one in values]
+    first = score_scales[0] if score_scales else None
     is_one = first is not None and all(
-        one is not None and one.scale == first.scale for one in found
+        one is not None and one.scale == first.scale for one in score_scales
     )
     return first if is_one else None
 

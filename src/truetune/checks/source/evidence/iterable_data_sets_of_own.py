@@ -39,8 +39,8 @@ class OwnStream:
 
     def texts_of_arguments(self, module: Module) -> list[str]:
         """What the stream is given, and what that is computed from."""
-        given = [*self.made.args, *(keyword.value for keyword in self.made.keywords)]
-        parts = [part for one in given for part in backward_slice(module, one)]
+        arguments = [*self.made.args, *(keyword.value for keyword in self.made.keywords)]
+        parts = [part for one in arguments for part in backward_slice(module, one)]
         return [ast.unparse(part) for part in parts if isinstance(part, ast.expr)]
 
 

@@ -51,15 +51,15 @@ def iterators_used_up(module: Module) -> Iterator[UsedUpIterator]:
     for read in loops_in_loops(module):
         name = _iterated_name(read.iter)
         outer = _loop_around(module, read)
-        made = _only_expression_making_iterator(module, name) if name is not None else None
-        if name is None or outer is None or made is None or outer in module.parents(made):
+        node = _only_expression_making_iterator(module, name) if name is not None else None
+        if name is None or outer is None or node is None or outer in module.parents(node):
             continue
         # A loop over the same iterator reads on where the inner one stopped.
         outer_name = _iterated_name(outer.iter)
         if outer_name is not None and outer_name.id == name.id:
             continue
         if _reads_to_the_end(read) and not _is_read_in_one_pass(module, read, outer):
-            yield UsedUpIterator(made, name.id, read, outer)
+            yield UsedUpIterator(node, name.id, read, outer)
 
 
 def loops_in_loops(module: Module) -> Iterator[ast.For]:

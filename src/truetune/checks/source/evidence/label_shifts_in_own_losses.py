@@ -128,14 +128,14 @@ class OwnLossSearch:
 
     def label_shift_against_logits(self, logits: Logits, labels: Value) -> int | None:
         """By how many tokens labels are ahead of the ids whose logits they are compared with."""
-        found = self._places.layout_of(labels, LABELS_WAY)
-        if found is None:
+        layout = self._places.layout_of(labels, LABELS_WAY)
+        if layout is None:
             return None
         ids = logits.model_pass.ids
-        ahead = self._label_shift_between_layouts(ids, found, logits.segment)
+        ahead = self._label_shift_between_layouts(ids, layout, logits.segment)
         if ahead is None and logits.model_pass.has_own_loss:
             ahead = self._label_shift_between_layouts(
-                logits.model_pass.given_labels, found, logits.segment
+                logits.model_pass.given_labels, layout, logits.segment
             )
         return ahead
 
@@ -158,8 +158,12 @@ class OwnLossSearch:
         if depth > MAX_DEPTH:
             return None
         if isinstance(value, Choice):
-            found = [self.logits_of(one, depth + 1) for one in value.options]
-            return found[0] if all(one == found[0] for one in found) else None
+            logits_of_options = [self.logits_of(one, depth + 1) for one in value.options]
+            return (
+                logits_of_options[0]
+                if all(one == logits_of_options[0] for one in logits_of_options)
+                else None
+            )
         output = _model_output_holding_logits(value)
         model_pass = None if output is None else self._model_pass_of(output)
         if model_pass is not None:

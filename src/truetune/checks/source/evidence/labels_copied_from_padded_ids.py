@@ -83,8 +83,10 @@ def hand_padding_of_labels(module: Module, value: ast.expr) -> ast.BinOp | ast.C
         if isinstance(value, ast.BinOp):
             return value if isinstance(value.op, ast.Add) and _adds_pads(module, value) else None
         if isinstance(value, ast.Call) and module.flow.call(value).named(PAD_FUNCTION):
-            given = module.flow.call(value).argument(3, "value")
-            return value if given is not None and is_pad_id(module, given) else None
+            value_argument = module.flow.call(value).argument(3, "value")
+            return (
+                value if value_argument is not None and is_pad_id(module, value_argument) else None
+            )
         inner = _source_of_same_ids(module, value)
         if inner is None:
             return None
@@ -247,9 +249,10 @@ def masks_labels_by_attention_mask_elsewhere(module: Module, function: ast.AST) 
         for node in module.nodes(ast.Name, ast.Attribute, ast.Constant)
         if _is_attention_mask(node)
     )
-    asked = (module.statement(node) for node in masks if node not in inside)
+    statements = (module.statement(node) for node in masks if node not in inside)
     return any(
-        isinstance(one, SIMPLE_STATEMENTS) and holds_ignored_label(module, one) for one in asked
+        isinstance(one, SIMPLE_STATEMENTS) and holds_ignored_label(module, one)
+        for one in statements
     )
 
 

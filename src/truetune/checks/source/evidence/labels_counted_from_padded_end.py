@@ -254,8 +254,10 @@ def _padding_of_ids(trace: Trace, ids: Value) -> Padding | None:
             return None
         return Padding(made.node, "right" if is_right else "left", True, True)
     if made.named(PAD_SEQUENCE):
-        given = constant_of(made.argument(3, "padding_side"))
-        return Padding(made.node, "left" if given == "left" else "right", True, False)
+        padding_side_argument = constant_of(made.argument(3, "padding_side"))
+        return Padding(
+            made.node, "left" if padding_side_argument == "left" else "right", True, False
+        )
     if made.named(TORCH_PAD):
         side = _side_of_pad_widths(made.argument(1, "pad"))
         return None if side is None else Padding(made.node, side, True, True)

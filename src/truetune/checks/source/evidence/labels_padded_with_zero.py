@@ -77,7 +77,7 @@ def _zero_padding_call_of(value: Value | None, steps: int) -> CallEvent | None:
         return None
     call = value.call
     if call.named(PAD_SEQUENCE):
-        given = call.argument(2, "padding_value")
-        is_zero = given is None or constant_of(given) == 0
+        padding_value_argument = call.argument(2, "padding_value")
+        is_zero = padding_value_argument is None or constant_of(padding_value_argument) == 0
         return call if is_zero and not call.is_open else None
     return _zero_padding_call_of(call.receiver, steps - 1) if call.method in MOVES else None

@@ -80,10 +80,10 @@ def layer_count_of_model(name: str | None) -> int | None:
 def _local_config(name: str) -> dict[str, Any]:
     """config.json of a model whose folder is here."""
     try:
-        found = read_json(find_tokenizer_folder(name) / "config.json", MODEL_FILE)
+        config = read_json(find_tokenizer_folder(name) / "config.json", MODEL_FILE)
     except (TruetuneError, OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return config if isinstance(config, dict) else {}
 
 
 def jobs_name_model_of_another_depth(script: Path, layers: int) -> bool:
@@ -95,8 +95,8 @@ def jobs_name_model_of_another_depth(script: Path, layers: int) -> bool:
 
 def layer_count_of_published(name: str) -> int | None:
     """The number of blocks of a published model by its name alone; None where it is not known."""
-    found = published_config(name)
-    return found["num_hidden_layers"] if found is not None else None
+    config = published_config(name)
+    return config["num_hidden_layers"] if config is not None else None
 
 
 def layer_numbers_in_texts(texts: Iterable[str], layers: int) -> list[int]:

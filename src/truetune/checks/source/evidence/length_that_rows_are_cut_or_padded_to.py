@@ -73,14 +73,17 @@ def _cuts_or_pads_to_length(call: CallEvent) -> bool:
 
 def _row_length_of_call(trace: Trace, call: CallEvent) -> int | None:
     """The length of one call; None where it is not known."""
-    given = call.keywords.get("max_length")
-    if given is None or is_constant_none(given):
+    max_length_argument = call.keywords.get("max_length")
+    if max_length_argument is None or is_constant_none(max_length_argument):
         limit = limit_script_sets_on_tokenizer(trace, call)
         return limit if isinstance(limit, int) else None
-    plain = constant_of(given)
+    plain = constant_of(max_length_argument)
     if type(plain) is int:
         return plain
-    if isinstance(given, Attribute) and given.name == "model_max_length":
+    if (
+        isinstance(max_length_argument, Attribute)
+        and max_length_argument.name == "model_max_length"
+    ):
         limit = limit_script_sets_on_tokenizer(trace, call)
         return limit if isinstance(limit, int) else None
     return None

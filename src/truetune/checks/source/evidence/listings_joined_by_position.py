@@ -150,18 +150,22 @@ def _listing_of_name(module: Module, node: ast.Name, depth: int) -> Listing | No
     origins = [origin.node for origin in module.flow.origins(node)]
     if len(origins) != 1 or not isinstance(origins[0], ast.expr) or origins[0] is node:
         return None
-    found = _listing_of(module, origins[0], depth + 1)
+    listing = _listing_of(module, origins[0], depth + 1)
     sorts = [
         call
         for call in module.methods("sort", "reverse")
         if isinstance(call.receiver, ast.Name) and call.receiver.id == node.id
     ]
-    if found is None or not sorts:
-        return found
+    if listing is None or not sorts:
+        return listing
     if len(sorts) > 1 or sorts[0].method != "sort":
         return None
     return _sorted_listing(
-        module, found, sorts[0].node, sorts[0].keywords.get("key"), sorts[0].keywords.get("reverse")
+        module,
+        listing,
+        sorts[0].node,
+        sorts[0].keywords.get("key"),
+        sorts[0].keywords.get("reverse"),
     )
 
 
@@ -246,7 +250,7 @@ def _file_numbers_in_order(beside: Path, listing: Listing) -> list[int]:
         return []  # a name with a null byte is a ValueError
     if len(names) > MAX_FILES:
         return []
-    numbers = [(int(found.group()), name) for name in names if (found := DIGITS.search(name))]
+    numbers = [(int(match.group()), name) for name in names if (match := DIGITS.search(name))]
     by_name = sorted(numbers, key=lambda pair: pair[1])
     ordered = by_name if listing.order == BY_NAME else sorted(numbers)
     ordered = ordered[::-1] if listing.is_reversed else ordered

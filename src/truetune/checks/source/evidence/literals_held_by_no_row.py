@@ -153,9 +153,9 @@ def _literal_tests(trace: Trace) -> Iterator[_Test]:
         if isinstance(value, Operation) and value.operator in EQUALITIES and value.node is not None:
             yield from _literal_tests_of_operation(value)
     for call in trace.all_calls:
-        found = _literal_test_of_call(call)
-        if found is not None:
-            yield found
+        literal_test = _literal_test_of_call(call)
+        if literal_test is not None:
+            yield literal_test
 
 
 def _literal_tests_of_operation(value: Operation) -> Iterator[_Test]:
@@ -218,15 +218,18 @@ def _column_values_of_tests(module: Module, group: list[_Test]) -> ColumnValues 
     """The values that a test meets in all runs; None where they are not known in one, or are of
     several files.
     """
-    found: ColumnValues | None = None
+    common_values: ColumnValues | None = None
     for test in group:
         values = distinct_values_of_expression(module, test.cell)
         if values is None or _column_may_be_rewritten(test.cell, values.column):
             return None
-        if found is not None and (values.source, values.column) != (found.source, found.column):
+        if common_values is not None and (values.source, values.column) != (
+            common_values.source,
+            common_values.column,
+        ):
             return None
-        found = values
-    return found
+        common_values = values
+    return common_values
 
 
 def _column_may_be_rewritten(cell: Value, column: str) -> bool:
@@ -578,16 +581,16 @@ def _arms_pick_sides(arms: _Arms) -> bool:
 
 def _names_read_in_order(arm: tuple[ast.AST, ...]) -> list[str]:
     """The columns, attributes, names and places that an arm reads, in the order of the text."""
-    found: list[str] = []
+    names: list[str] = []
     for statement in arm:
         for node in _walk_in_text_order(statement):
             if isinstance(node, ast.Name):
-                found.append(node.id)
+                names.append(node.id)
             elif isinstance(node, ast.Attribute):
-                found.append(node.attr)
+                names.append(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str | int):
-                found.append(str(node.value))
-    return found
+                names.append(str(node.value))
+    return names
 
 
 def _walk_in_text_order(node: ast.AST) -> Iterator[ast.AST]:

@@ -53,7 +53,7 @@ def model_loads(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
     """The calls that load the model, through `.to(...)` and pipelines; empty where one way is not
     seen.
     """
-    found: list[ast.Call] = []
+    calls: list[ast.Call] = []
     waiting = [(model, 0)]
     while waiting:
         part, depth = waiting.pop()
@@ -67,19 +67,19 @@ def model_loads(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
             elif inner is not None:
                 waiting.append((inner, depth + 1))
             elif call.named(*LOADING_CALLS):
-                found.append(origin.node)
+                calls.append(origin.node)
             else:
                 return ()
-    return tuple(found)
+    return tuple(calls)
 
 
 def _model_given_to_pipeline(module: Module, call: Call) -> ast.expr | None:
     """The model that a pipeline is given; None where it is given a name, or the call makes no
     pipeline.
     """
-    given = _model_name_argument(call) if call.named("transformers.pipeline") else None
-    loaded = module.flow.producing_call(given) if given is not None else None
-    return given if loaded is not None and loaded.named(*LOADING_CALLS) else None
+    node = _model_name_argument(call) if call.named("transformers.pipeline") else None
+    loaded = module.flow.producing_call(node) if node is not None else None
+    return node if loaded is not None and loaded.named(*LOADING_CALLS) else None
 
 
 def _model_name_argument(call: Call) -> ast.expr | None:
@@ -96,12 +96,14 @@ def trained_models(module: Module) -> Iterator[TrainedModel]:
         model = call.argument(0, "model")
         if model is not None:
             passed = module.flow.calls_value_passes_from_origins(model)
-            made = _loads_of_trained_model(module, model, call.node)
-            yield from (TrainedModel(load, passed) for load in made)
+            calls = _loads_of_trained_model(module, model, call.node)
+            yield from (TrainedModel(load, passed) for load in calls)
     for call in module.calls("torch.optim.*", "bitsandbytes.optim.*"):
-        given = call.argument(0, "params")
-        if isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute):
-            owner = given.func.value
+        params_argument = call.argument(0, "params")
+        if isinstance(params_argument, ast.Call) and isinstance(
+            params_argument.func, ast.Attribute
+        ):
+            owner = params_argument.func.value
             passed = module.flow.calls_value_passes_from_origins(owner)
             yield from (
                 TrainedModel(load, passed) for load in _loads_of_trained_model(module, owner, None)
@@ -160,12 +162,12 @@ def _are_loaded_separately(asked: frozenset[ast.Call], trained: frozenset[ast.Ca
 
 def _loaded_name_or_code(module: Module, load: ast.Call) -> str | None:
     """The name that a call loads, or the code of it where its value is not known."""
-    given = _model_name_argument(module.flow.call(load))
-    if given is None:
+    node = _model_name_argument(module.flow.call(load))
+    if node is None:
         return None
-    value = module.flow.value(given)
+    value = module.flow.value(node)
     if value is not UNKNOWN:
         return str(value)
-    origins = [origin.node for origin in module.flow.origins(given)]
+    origins = [origin.node for origin in module.flow.origins(node)]
     is_one = len(origins) == 1 and isinstance(origins[0], ast.Attribute | ast.Name | ast.Subscript)
     return ast.unparse(origins[0]) if is_one else None

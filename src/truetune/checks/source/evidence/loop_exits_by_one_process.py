@@ -122,8 +122,8 @@ def _is_accelerator_or_fabric(module: Module, receiver: ast.expr) -> bool:
     """Is it an Accelerator, or Lightning's Fabric?"""
     if "accelerator" in module.flow.types(receiver):
         return True
-    made = module.flow.producing_call(receiver)
-    return made is not None and made.named("*.Fabric")
+    call = module.flow.producing_call(receiver)
+    return call is not None and call.named("*.Fabric")
 
 
 def _surely_runs_several_processes(module: Module) -> bool:
@@ -312,7 +312,10 @@ def _arguments_of_objects_in_condition(loop: ast.AST, names: set[str]) -> list[a
     stopper.early_stop: break`.
     """
     return [
-        given for owner, call in _calls_of_names(loop) if owner.id in names for given in call.args
+        argument
+        for owner, call in _calls_of_names(loop)
+        if owner.id in names
+        for argument in call.args
     ]
 
 
@@ -381,7 +384,7 @@ def _reads_rows_of_this_process(module: Module, part: ast.AST) -> bool:
         return False
     call = module.flow.call(part)
     if call.method == "shard":
-        return any(mentions_process(module, given) for given in _all_arguments(part))
+        return any(mentions_process(module, node) for node in _all_arguments(part))
     return call.named(*DEALING_CALLS)
 
 

@@ -72,13 +72,13 @@ def _division_of_loss(statement: ast.AST) -> DividedLoss | None:
 
 def _outermost_loop(module: Module, statement: ast.AST) -> ast.AST | None:
     """The outermost loop of the function around a statement; None where it stands in no loop."""
-    found: ast.AST | None = None
+    outermost: ast.AST | None = None
     for parent in module.parents(statement):
         if isinstance(parent, FUNCTIONS):
             break
         if isinstance(parent, LOOPS):
-            found = parent
-    return found
+            outermost = parent
+    return outermost
 
 
 def _has_backward_on_name(block: ast.AST, name: str) -> bool:

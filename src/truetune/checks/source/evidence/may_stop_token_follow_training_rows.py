@@ -138,8 +138,11 @@ def _template_ends_before_answer(module: Module, node: ast.AST) -> bool:
     around = module.scopes.parent.get(node)
     if not isinstance(node, ast.Attribute) or not isinstance(around, ast.Call):
         return False
-    given = module.flow.call(around).keywords.get("add_generation_prompt")
-    return node.attr == "apply_chat_template" and module.flow.value(given) is True
+    add_generation_prompt_argument = module.flow.call(around).keywords.get("add_generation_prompt")
+    return (
+        node.attr == "apply_chat_template"
+        and module.flow.value(add_generation_prompt_argument) is True
+    )
 
 
 def _switches_eos_off(module: Module, node: ast.AST) -> bool:

@@ -76,6 +76,20 @@ def unshifted_label_comparisons(module: Module, function: ast.AST) -> Iterator[a
             yield node
 
 
+def first_label_comparison_of_picked_tokens(
+    module: Module, functions: Sequence[ast.AST]
+) -> ast.AST | None:
+    """Where tokens that some functions pick by argmax are compared with labels; None where that is not seen."""
+    nodes = (node for function in functions for node in ast.walk(function))
+    if not any(picks_one_token_per_position(node) for node in nodes):
+        return None
+    for function in functions:
+        comparison = next(unshifted_label_comparisons(module, function), None)
+        if comparison is not None:
+            return comparison
+    return None
+
+
 def _compared_expressions(module: Module, node: ast.AST) -> tuple[ast.expr, ...]:
     """The two expressions that a node compares; none where it compares nothing."""
     if (

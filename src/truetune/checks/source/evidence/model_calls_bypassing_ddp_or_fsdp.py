@@ -41,10 +41,10 @@ def model_called_without_its_wrapper(
         called = called.value
     if isinstance(called, ast.Attribute) and called.attr != "module":
         return _model_attribute_inside_wrapper(module, called)
-    for given in _possible_called_models(module, called):
-        name = _name_of_wrapper_around(module, given, bare)
+    for node in _possible_called_models(module, called):
+        name = _name_of_wrapper_around(module, node, bare)
         if name is not None:
-            return given, name
+            return node, name
     return None
 
 
@@ -83,9 +83,9 @@ def _possible_called_models(module: Module, called: ast.expr) -> list[ast.expr]:
     parameters = [binding.node for binding in bindings if isinstance(binding.node, ast.arg)]
     if len(bindings) != 1 or not parameters:
         return [called]
-    given = module.flow.arguments_given(parameters[0])
-    recording = [one for one in given if may_record_gradients(module, one)]
-    return recording if len(given) > 1 else [called]
+    nodes = module.flow.arguments_given(parameters[0])
+    recording = [one for one in nodes if may_record_gradients(module, one)]
+    return recording if len(nodes) > 1 else [called]
 
 
 def _name_of_wrapper_around(module: Module, called: ast.expr, bare: list[ast.AST]) -> str | None:

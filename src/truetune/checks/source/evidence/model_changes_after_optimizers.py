@@ -137,8 +137,8 @@ def _first_change_before_step(
 
 def _only_model_of_optimizer(optimizer: CallEvent) -> Lineage | None:
     """The one model whose weights an optimizer is given."""
-    given = optimizer.argument(0, "params")
-    models = None if given is None else models_of_parameters(given)
+    params_argument = optimizer.argument(0, "params")
+    models = None if params_argument is None else models_of_parameters(params_argument)
     return _single_lineage(models[0]) if models and len(models) == 1 else None
 
 
@@ -158,10 +158,10 @@ def _changes_after_optimizer(
     trace: Trace, optimizer: CallEvent, held: Lineage
 ) -> Iterator[ChangedLater]:
     """The changes after an optimizer, in the order of the run."""
-    given = optimizer.argument(0, "params")
+    params_argument = optimizer.argument(0, "params")
     is_part = (
-        given is not None
-        and _filters_trainable_parameters(given)
+        params_argument is not None
+        and _filters_trainable_parameters(params_argument)
         and _model_was_partly_frozen(trace, optimizer, held)
     )
     for event in trace.events:
@@ -334,8 +334,8 @@ def _requires_grad_set_by(event: Event, held: Lineage) -> bool | None:
         is_known = isinstance(plain, bool) and _is_model_or_part(event.base, held)
         return plain if is_known else None
     if isinstance(event, CallEvent) and event.method == "requires_grad_":
-        given = event.argument(0, "requires_grad")
-        plain = True if given is None else constant_of(given)
+        requires_grad_argument = event.argument(0, "requires_grad")
+        plain = True if requires_grad_argument is None else constant_of(requires_grad_argument)
         is_known = isinstance(plain, bool) and _is_model_or_part(event.receiver, held)
         return plain if is_known else None
     return None

@@ -178,8 +178,8 @@ class ModelDevices:
             return DevicePlacement(GPU, call)
         if call.named(*LEAVES_IN_PLACE) or call is load:
             return None
-        given = (*call.args, *call.keywords.values())
-        if any(holds_model(one, load) for one in given):
+        arguments = (*call.args, *call.keywords.values())
+        if any(holds_model(one, load) for one in arguments):
             return DevicePlacement(UNKNOWN, call)
         return None
 
@@ -204,10 +204,10 @@ def _placement_by_move(call: CallEvent) -> DevicePlacement:
     """
     if call.method != "to":
         return DevicePlacement(GPU if call.method == "cuda" else CPU, call)
-    given = call.argument(0, "device")
-    if given is None:
+    device_argument = call.argument(0, "device")
+    if device_argument is None:
         return DevicePlacement(UNKNOWN if call.is_open else "", call)
-    device, option = device_and_option_of(given)
+    device, option = device_and_option_of(device_argument)
     return DevicePlacement(device, call, option)
 
 
@@ -215,14 +215,14 @@ def _placement_by_load(load: CallEvent) -> DevicePlacement:
     """The device that a load puts its model on."""
     if _may_be_placed_without_device_map(load):
         return DevicePlacement(UNKNOWN, load)
-    given = load.keywords.get("device_map")
-    if not _is_given_and_not_none_or_false(given):
+    device_map_argument = load.keywords.get("device_map")
+    if not _is_given_and_not_none_or_false(device_map_argument):
         return DevicePlacement(CPU, None)
-    if isinstance(given, Mapping):
-        devices = {device_and_option_of(one)[0] for one in given.entries.values()}
-        is_cpu = devices == {CPU} and not given.is_open
+    if isinstance(device_map_argument, Mapping):
+        devices = {device_and_option_of(one)[0] for one in device_map_argument.entries.values()}
+        is_cpu = devices == {CPU} and not device_map_argument.is_open
         return DevicePlacement(CPU if is_cpu else GPU, load)
-    device, option = device_and_option_of(given)
+    device, option = device_and_option_of(device_map_argument)
     return DevicePlacement(device, load, option)
 
 
@@ -327,8 +327,10 @@ def _may_be_result_of(model: Value, load: CallEvent) -> bool:
 
 def name_of_loaded_model(load: CallEvent) -> str | None:
     """The name of the model that a call loads; None where it is not plain."""
-    given = load.argument(0, "pretrained_model_name_or_path") or load.keywords.get("model_name")
-    plain = constant_of(given)
+    model_name_argument = load.argument(0, "pretrained_model_name_or_path") or load.keywords.get(
+        "model_name"
+    )
+    plain = constant_of(model_name_argument)
     return plain if isinstance(plain, str) else None
 
 

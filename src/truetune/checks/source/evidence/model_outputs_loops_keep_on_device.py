@@ -263,8 +263,8 @@ def _forward_call_by_name(module: Module, output: ast.expr) -> ast.Call | None:
 
 def _is_model_wrapper(module: Module, called: ast.expr) -> bool:
     """Is what is called a wrapper that was put around a model?"""
-    made = module.flow.producing_call(called)
-    return made is not None and made.named("torch.*.DistributedDataParallel", "torch.compile")
+    call = module.flow.producing_call(called)
+    return call is not None and call.named("torch.*.DistributedDataParallel", "torch.compile")
 
 
 def _shared_loop(module: Module, node: ast.AST, forward: ast.Call) -> ast.AST | None:
@@ -306,8 +306,8 @@ def _is_renewed_or_rarely_filled(
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
             if part.func.attr in EMPTYING_METHODS and ast.unparse(part.func.value) == name:
                 return True
-    made = module.flow.producing_call(holder)
-    return made is not None and is_bounded_queue(made.node)
+    call = module.flow.producing_call(holder)
+    return call is not None and is_bounded_queue(call.node)
 
 
 def _does_condition_decide_if_place_is_reached_at_all(

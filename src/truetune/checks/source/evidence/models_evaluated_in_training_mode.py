@@ -234,17 +234,17 @@ def _mode_after_train(call: CallEvent, *, has_unsloth: bool) -> str:
 
 def _mode_of_train_call(call: CallEvent) -> str:
     """The mode that `train()` or `train(flag)` gives."""
-    given = call.argument(0, "mode")
-    if given is None:
+    mode_argument = call.argument(0, "mode")
+    if mode_argument is None:
         return UNKNOWN if call.is_open else ON
-    plain = constant_of(given, with_defaults=False)
+    plain = constant_of(mode_argument, with_defaults=False)
     return {True: ON, False: OFF}.get(plain, UNKNOWN) if isinstance(plain, bool) else UNKNOWN
 
 
 def _mode_set_by_function(call: CallEvent, root: Root) -> str | None:
     """The mode behind a function that is given the model."""
-    given = (*call.args, *call.keywords.values())
-    if call is root or not any(_is_or_holds_model(one, root) for one in given):
+    arguments = (*call.args, *call.keywords.values())
+    if call is root or not any(_is_or_holds_model(one, root) for one in arguments):
         return None
     if call.named(FOR_TRAINING):
         return ON

@@ -78,7 +78,7 @@ def model_requests(module: Module) -> Iterator[ModelRequest]:
     """The requests of a file, each place once."""
     names_by_node: dict[ast.AST, set[str]] = {}
     unknown: set[ast.AST] = set()
-    given = _ProjectOptionValues(module)
+    project_option_values = _ProjectOptionValues(module)
     for trace in traces_of_scripts_that_reach_file(module):
         for call in trace.all_calls:
             if call.home.path != module.path:
@@ -87,7 +87,7 @@ def model_requests(module: Module) -> Iterator[ModelRequest]:
             node = None if value is None else _node_naming_model(call)
             if value is None or node is None:
                 continue
-            names = given.model_names_of_value(value)
+            names = project_option_values.model_names_of_value(value)
             if not names:
                 unknown.add(node)
             names_by_node.setdefault(node, set()).update(names)

@@ -158,9 +158,9 @@ def _model_load_calls_with_names(trace: Trace) -> Iterator[tuple[CallEvent, str]
         if isinstance(constant_of(model), str):
             yield call, _plain_text(model)
     for call in trace.calls(*HARNESS):
-        given = call.argument(1, "model_args")
-        if given is not None:
-            yield call, _pretrained_in_harness_arguments(given)
+        model_args_argument = call.argument(1, "model_args")
+        if model_args_argument is not None:
+            yield call, _pretrained_in_harness_arguments(model_args_argument)
 
 
 def _pretrained_in_harness_arguments(given: Value) -> str:

@@ -224,9 +224,9 @@ def training_mode_set_by(call: CallEvent) -> bool | None:
         return False
     if call.method != "train":
         return None
-    given = call.argument(0, "mode")
+    mode_argument = call.argument(0, "mode")
     # A mode that only the run knows is one that was kept: `model.train(was_training)`.
-    return given is None or constant_of(given) is not False
+    return mode_argument is None or constant_of(mode_argument) is not False
 
 
 def _left_in_eval_mode_by_own_loops(trace: Trace) -> Iterator[LeftInEvalMode]:

@@ -79,11 +79,11 @@ def models_trained_in_each_fold(module: Module) -> Iterator[ModelTrainedInEachFo
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
         for training, model in _trained_models(module, loop):
-            made = module.flow.producing_call(model)
-            if model.id in stored or made is None or "model" not in module.flow.types(model):
+            call = module.flow.producing_call(model)
+            if model.id in stored or call is None or "model" not in module.flow.types(model):
                 continue
-            if loop not in module.parents(made.node):
-                yield ModelTrainedInEachFold(model.id, loop, training, made.node)
+            if loop not in module.parents(call.node):
+                yield ModelTrainedInEachFold(model.id, loop, training, call.node)
                 break
 
 
@@ -92,13 +92,13 @@ def _is_iterable_of_kfold_splits(module: Module, iterable: ast.expr) -> bool:
     if isinstance(iterable, ast.Call) and iterable.args:
         if ast.unparse(iterable.func).rpartition(".")[2] in (*WRAPPERS, "zip"):
             return any(_is_iterable_of_kfold_splits(module, one) for one in iterable.args)
-    made = module.flow.producing_call(iterable)
-    if made is None:
+    call = module.flow.producing_call(iterable)
+    if call is None:
         return False
-    if made.method != "split":
-        is_other = made.node is not iterable and bool(made.node.args)
-        return is_other and _is_iterable_of_kfold_splits(module, made.node)
-    division = module.flow.producing_call(made.receiver)
+    if call.method != "split":
+        is_other = call.node is not iterable and bool(call.node.args)
+        return is_other and _is_iterable_of_kfold_splits(module, call.node)
+    division = module.flow.producing_call(call.receiver)
     return division is not None and any(map(_is_division_into_folds, division.names))
 
 
@@ -185,9 +185,9 @@ def _is_detached(module: Module, call: ast.Call) -> bool:
 def _model_given_to_trainer(module: Module, node: ast.Call) -> list[ast.expr]:
     """The model that a trainer is made with; empty where the call makes no trainer."""
     call = module.flow.call(node)
-    given = call.argument(0, "model")
+    model_argument = call.argument(0, "model")
     is_trainer = any(name.endswith("Trainer") for name in call.names)
-    return [given] if is_trainer and given is not None else []
+    return [model_argument] if is_trainer and model_argument is not None else []
 
 
 def _models_given_to_training_function(module: Module, node: ast.Call) -> list[ast.expr]:
@@ -195,8 +195,8 @@ def _models_given_to_training_function(module: Module, node: ast.Call) -> list[a
     function = _function_named(module, ast.unparse(node.func))
     if function is None or not _trains(function):
         return []
-    given = (*node.args, *module.flow.call(node).keywords.values())
-    return [one for one in given if _is_model(module, one)]
+    arguments = (*node.args, *module.flow.call(node).keywords.values())
+    return [one for one in arguments if _is_model(module, one)]
 
 
 def _is_model(module: Module, node: ast.expr) -> bool:

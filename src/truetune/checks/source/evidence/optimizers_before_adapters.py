@@ -171,8 +171,8 @@ def made_optimizers(trace: Trace) -> Iterator[CallEvent]:
 
 def _is_given_model_parameters(call: CallEvent) -> bool:
     """Is its first argument made of a model's parameters, as that of every optimizer is?"""
-    given = call.argument(0, "params")
-    return given is not None and bool(models_of_parameters(given))
+    params_argument = call.argument(0, "params")
+    return params_argument is not None and bool(models_of_parameters(params_argument))
 
 
 def _later_adapter_of_model(trace: Trace, optimizer: CallEvent) -> CallEvent | None:
@@ -206,8 +206,8 @@ def _is_optimizer_made_after(trace: Trace, wrapper: CallEvent) -> bool:
 
 def _adapterless_model_of(optimizer: CallEvent) -> Lineage | None:
     """The one model whose parameters an optimizer is given, if it has no adapter yet; else None."""
-    given = optimizer.argument(0, "params")
-    models = None if given is None else models_of_parameters(given)
+    params_argument = optimizer.argument(0, "params")
+    models = None if params_argument is None else models_of_parameters(params_argument)
     if models is None or len(models) != 1:
         return None
     held = single_model_lineage(models[0])
@@ -252,8 +252,12 @@ def _is_certainly_given(value: Value | None) -> bool:
 
 def _optimizer_given_to_trainer(trainer: CallEvent) -> Value | None:
     """The optimizer that a trainer is given: `optimizers=(optimizer, scheduler)`; None otherwise."""
-    given = trainer.argument(-1, "optimizers")
-    return given.items[0] if isinstance(given, Sequence) and given.items else None
+    optimizers_argument = trainer.argument(-1, "optimizers")
+    return (
+        optimizers_argument.items[0]
+        if isinstance(optimizers_argument, Sequence) and optimizers_argument.items
+        else None
+    )
 
 
 def are_in_exclusive_branches(one: Event, other: Event) -> bool:

@@ -42,10 +42,10 @@ def owners_of_parameters(module: Module, optimizer: Call) -> list[ast.expr]:
 
     Through names of lists, groups of parameters and functions of the files that make them.
     """
-    given = optimizer.argument(0, "params")
+    params_argument = optimizer.argument(0, "params")
     owners: list[ast.expr] = []
     seen: set[ast.AST] = set()
-    waiting: list[tuple[ast.AST, int]] = [] if given is None else [(given, 0)]
+    waiting: list[tuple[ast.AST, int]] = [] if params_argument is None else [(params_argument, 0)]
     while waiting:
         expression, depth = waiting.pop(0)
         if expression in seen or depth > MAX_GROUPS:

@@ -15,7 +15,7 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from truetune.source.parsed_source_file import Module
 from truetune.source.symbolic_execution.fold_constants import constant_of
@@ -41,6 +41,7 @@ DISTANCES = (-99, -1, 0, 1, 2, 99)
 HIDDEN_BELOW = -1e3
 """Scores that are lowered by more than this count as hidden; -1e4 and -inf are usual"""
 MAX_DEPTH = 20
+"""Steps back from a mask to what it is made of. Chosen: masks that scripts write out have under ten"""
 FILLS = ("masked_fill", "masked_fill_")
 MAX_VALUES = 300
 """Values behind a loss; models that a script writes out have some hundred"""
@@ -53,6 +54,7 @@ KEEPING = frozenset(
     ("bool", "to", "float", "unsqueeze", "view", "expand", "cuda", "cpu", "type", "half", "bfloat16", "repeat",
      "contiguous", "int", "long", "clone", "type_as", "squeeze", "detach", "byte")
 )  # fmt: skip
+"""Methods that leave the entries of a mask as they are, but for their type or shape"""
 BOOLEAN_MAKERS = frozenset(("bool", "logical_not", "isinf", "ne", "eq", "gt", "lt", "ge", "le"))
 NUMBER_MAKERS = frozenset(("float", "double", "half", "bfloat16", "int", "long", "byte"))
 NUMBER_TYPES = frozenset((
@@ -84,12 +86,15 @@ CHANGES = KEEPING.union(TRIANGLES, FILLS, COMPARISON_METHODS, ("logical_not",))
 """Functions and methods that make a mask of a tensor, and whose entries are understood"""
 
 
+Leak = Literal["later", "reversed", "added", "none"]
+"""Later tokens are visible too; they alone are; truth values are added to the scores; no mask is given"""
+
+
 class LeakyMask(NamedTuple):
     """A mask of own attention by which tokens see later ones."""
 
     node: ast.AST
-    how: str
-    """`later`, `reversed`, `added` or `none`"""
+    how: Leak
 
 
 def leaky_masks(module: Module) -> Iterator[LeakyMask]:
@@ -104,10 +109,10 @@ def leaky_masks(module: Module) -> Iterator[LeakyMask]:
                 trace, call.result, MAX_STEPS
             ):
                 continue
-            found = _leak_of_call(call, buffers) or _leak_without_mask(trace, call)
-            if found is not None:
+            leaky_mask = _leak_of_call(call, buffers) or _leak_without_mask(trace, call)
+            if leaky_mask is not None:
                 seen.add(call.node)
-                yield found
+                yield leaky_mask
 
 
 def attention_places(module: Module) -> Iterator[ast.AST]:
@@ -149,7 +154,7 @@ def _entries_by_distance(mask: Value, buffers: dict[str, Value]) -> list[float] 
     return entries if len(entries) == len(computed) else None
 
 
-def _leak_of_visible_places(visible: list[bool]) -> str | None:
+def _leak_of_visible_places(visible: list[bool]) -> Leak | None:
     """How a mask leaks, by which of `DISTANCES` it shows; None where it hides all later places, or nothing."""
     before, after = visible[:3], visible[3:]
     if all(visible) or not any(after):
@@ -157,7 +162,7 @@ def _leak_of_visible_places(visible: list[bool]) -> str | None:
     return "later" if any(before) else "reversed"
 
 
-def _leak_of_added_numbers(entries: list[float]) -> str | None:
+def _leak_of_added_numbers(entries: list[float]) -> Leak | None:
     """How a mask leaks whose entries are added to the scores: numbers that hide nothing are truth values added."""
     visible = [entry > HIDDEN_BELOW for entry in entries]
     if all(visible) and len(set(entries)) > 1:
@@ -390,7 +395,7 @@ def _mask_entry_of_binary_operation(sign: str, one: float, other: float) -> floa
     return JOINS[sign](one, other) if sign in JOINS else None
 
 
-def _multiply_entries_with_zero_times_inf_zero(one: float, other: float) -> float:
+def _product_with_zero_times_infinity_as_zero(one: float, other: float) -> float:
     """The product of two entries: in a mask, 0 times minus infinity is meant to be 0; torch makes nan of it."""
     return 0.0 if 0.0 in (one, other) else one * other
 
@@ -398,7 +403,7 @@ def _multiply_entries_with_zero_times_inf_zero(one: float, other: float) -> floa
 JOINS: dict[str, Callable[[float, float], float]] = {
     "-": operator.sub,
     "+": operator.add,
-    "*": _multiply_entries_with_zero_times_inf_zero,
+    "*": _product_with_zero_times_infinity_as_zero,
     "&": lambda one, other: float(bool(one) and bool(other)),
     "|": lambda one, other: float(bool(one) or bool(other)),
 }

@@ -118,9 +118,9 @@ def _is_loaded_by_written_name(module: Module, tokenizer: ast.expr | None) -> bo
     """Is the tokenizer loaded by a name that the code writes? A default may give way to another
     name.
     """
-    given = list(model_name_arguments(module, tokenizer))
-    origins = [origin.node for node in given for origin in module.flow.origins(node)]
-    return bool(given) and all(
+    nodes = list(model_name_arguments(module, tokenizer))
+    origins = [origin.node for node in nodes for origin in module.flow.origins(node)]
+    return bool(nodes) and all(
         isinstance(node, ast.Constant)
         and not isinstance(module.scopes.parent.get(node), ast.arguments)
         for node in origins

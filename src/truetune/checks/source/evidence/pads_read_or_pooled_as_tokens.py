@@ -183,7 +183,7 @@ def _padding_of_model_call(call: CallEvent) -> CallEvent | None:
     ids = call.keywords.get("**") if ids is None else ids
     if ids is None:
         return None
-    made = [call_making_ids(option) for option in options_of_choice(ids)]
-    if len(made) != 1 or made[0] is None:
+    call_events = [call_making_ids(option) for option in options_of_choice(ids)]
+    if len(call_events) != 1 or call_events[0] is None:
         return None
-    return made[0] if does_tokenizer_pad_several_rows(made[0]) else None
+    return call_events[0] if does_tokenizer_pad_several_rows(call_events[0]) else None

@@ -99,13 +99,13 @@ def _unmatched_form_and_line_count(
     stopped: tuple[ast.Constant, int] | None = None
     for form in forms:
         text = str(form.value)
-        found = over_lines.search(text)
-        if found is None:
+        match = over_lines.search(text)
+        if match is None:
             continue
         if plain.search(text) is not None:
             # One form of the script fits: it was written for that one.
             return None
-        stopped = stopped or (form, found.group().count("\n") + 1)
+        stopped = stopped or (form, match.group().count("\n") + 1)
     return stopped
 
 

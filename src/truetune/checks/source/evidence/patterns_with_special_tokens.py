@@ -142,16 +142,21 @@ def _token_needed_by_choice(choice: ast.IfExp) -> str | None:
     values = (choice.body, choice.orelse)
     if not all(isinstance(one, ast.Constant | ast.UnaryOp) for one in values):
         return None
-    test = choice.test
-    written: ast.expr | None = None
+    needed = _text_needed_by_test(choice.test)
+    if not isinstance(needed, ast.Constant) or not isinstance(needed.value, str):
+        return None
+    token = SPECIAL_TOKEN.search(needed.value)
+    return token.group() if token is not None else None
+
+
+def _text_needed_by_test(test: ast.expr) -> ast.expr | None:
+    """What a completion must end with (`text.endswith(token)`) or hold (`token in text`); None for other tests."""
     if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute):
-        written = test.args[0] if test.func.attr == "endswith" and test.args else None
-    elif isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In):
+        return test.args[0] if test.func.attr == "endswith" and test.args else None
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In):
         is_prompt = "prompt" in ast.unparse(test.comparators[0]).lower()
-        written = None if is_prompt else test.left
-    value = written.value if isinstance(written, ast.Constant) else None
-    found = SPECIAL_TOKEN.search(value) if isinstance(value, str) else None
-    return found.group() if found is not None else None
+        return None if is_prompt else test.left
+    return None
 
 
 def special_token_needed_by_pattern(pattern: str) -> str | None:
@@ -174,15 +179,15 @@ def _token_of_sequence(items: Iterable[tuple[Any, Any]], before: str) -> str | N
         if kind == "LITERAL":
             literals += chr(argument)
             continue
-        if (found := SPECIAL_TOKEN.search(literals)) is not None:
-            return found.group()
+        if (match := SPECIAL_TOKEN.search(literals)) is not None:
+            return match.group()
         inner = _token_of_item(kind, argument, literals)
         if inner is not None:
             return inner
         if kind != "AT":
             literals = ""
-    found = SPECIAL_TOKEN.search(literals)
-    return found.group() if found is not None else None
+    match = SPECIAL_TOKEN.search(literals)
+    return match.group() if match is not None else None
 
 
 def _token_of_item(kind: str, argument: Any, before: str) -> str | None:

@@ -376,11 +376,16 @@ def _chats_given_to_pipelines(module: Module) -> Iterator[ast.AST]:
         if call.method not in (None, "chat"):
             continue
         made = module.flow.producing_call(call.receiver or call.node.func)
-        given = call.argument(0, "messages" if call.method else "text_inputs")
-        if given is None or made is None or not made.named("transformers.pipeline", "vllm.LLM"):
+        text_inputs_argument = call.argument(0, "messages" if call.method else "text_inputs")
+        if (
+            text_inputs_argument is None
+            or made is None
+            or not made.named("transformers.pipeline", "vllm.LLM")
+        ):
             continue
         if call.method or any(
-            _is_list_of_messages(module, one.node) for one in module.flow.origins(given)
+            _is_list_of_messages(module, one.node)
+            for one in module.flow.origins(text_inputs_argument)
         ):
             yield call.node
 

@@ -67,11 +67,11 @@ def prompts_or_rows_growing_per_row(module: Module) -> Iterator[GrowingObject]:
             if not _is_change_conditional(module, change):
                 yield GrowingObject(change, kept, "stored row")
             continue
-        made = _where_outliving_prompt_is_made(module, change, changed)
-        if made is None or _is_shortened(module, change, changed):
+        node = _where_outliving_prompt_is_made(module, change, changed)
+        if node is None or _is_shortened(module, change, changed):
             continue
         if not _collects_turns_of_one_dialogue(module, change, changed):
-            yield GrowingObject(change, made, "prompt")
+            yield GrowingObject(change, node, "prompt")
 
 
 def in_place_extensions_with_object(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
@@ -133,8 +133,8 @@ def _gives_fresh_rows(module: Module, rows: ast.Attribute) -> bool:
         for origin in module.flow.origins(value):
             if isinstance(origin.node, ast.ListComp | ast.List):
                 continue
-            made = module.flow.producing_call(origin.node)
-            if made is None or not made.named(*ROW_READERS) or made.named(*FRESH_ROWS, "pandas.*"):
+            call = module.flow.producing_call(origin.node)
+            if call is None or not call.named(*ROW_READERS) or call.named(*FRESH_ROWS, "pandas.*"):
                 return True
     return False
 
@@ -219,8 +219,8 @@ def _value_or_default(module: Module, name: ast.Name) -> ast.expr | None:
     (binding,) = bindings
     if isinstance(binding.node, ast.arg):
         default = _default_of(module, binding.node)
-        given = module.flow.arguments_given(binding.node)
-        return default if all(one is default for one in given) else None
+        nodes = module.flow.arguments_given(binding.node)
+        return default if all(one is default for one in nodes) else None
     return _single_value(module, name) if isinstance(binding.value, ast.expr) else None
 
 
@@ -336,9 +336,9 @@ def _is_given_as_prompt(around: ast.AST, names: frozenset[str]) -> bool:
             continue
         last = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         keywords = [one.value for one in call.keywords if one.arg in PROMPT_ARGUMENTS]
-        given = [*keywords, *(call.args if last in PROMPT_CALLS else [])]
+        arguments = [*keywords, *(call.args if last in PROMPT_CALLS else [])]
         inside = [
-            item for one in given for item in (one.elts if isinstance(one, ast.List) else [one])
+            item for one in arguments for item in (one.elts if isinstance(one, ast.List) else [one])
         ]
         if any(ast.unparse(one) in names for one in inside):
             return True

@@ -44,12 +44,12 @@ def prompts_ending_in_untrained_space(module: Module) -> Iterator[PromptEndingIn
         return
     others = list(scripts_beside(module))
     for prompt, mark, ending in prompts:
-        found = [
+        prompts_ending_in_space = [
             one for other in others for one in _texts_with_line_starting_with_mark(other, mark)
         ]
-        if any(one.trained.endswith(ending) for one in found):
+        if any(one.trained.endswith(ending) for one in prompts_ending_in_space):
             continue
-        joined = next((one for one in found if "{}" in one.trained), None)
+        joined = next((one for one in prompts_ending_in_space if "{}" in one.trained), None)
         if joined is not None:
             yield joined._replace(prompt=prompt)
 

@@ -87,8 +87,8 @@ def _pads_several_on_the_right(trace: Trace, encoding: CallEvent) -> bool:
             does_tokenizer_pad_several_rows(encoding)
             and padding_side_at_call(trace, encoding) == "right"
         )
-    given = encoding.argument(3, SIDE)
-    side = "right" if given is None else constant_of(given)
+    argument = encoding.argument(3, SIDE)
+    side = "right" if argument is None else constant_of(argument)
     return side == "right" and not _may_pad_single_rows(encoding)
 
 
@@ -112,8 +112,8 @@ def call_making_ids(ids: Value, depth: int = 0) -> CallEvent | None:
     if depth > MAX_STEPS:
         return None
     if isinstance(ids, Choice):
-        made = [call_making_ids(option, depth + 1) for option in ids.options]
-        return made[0] if all(one is made[0] for one in made) else None
+        call_events = [call_making_ids(option, depth + 1) for option in ids.options]
+        return call_events[0] if all(one is call_events[0] for one in call_events) else None
     before = _batch_before_ids_access_or_device_move(ids)
     if before is not None:
         return call_making_ids(before, depth + 1)
@@ -164,9 +164,9 @@ def _are_several_texts(rows: Value, encoding: CallEvent) -> bool:
 
 def padding_side_at_call(trace: Trace, encoding: CallEvent) -> object:
     """The side that a tokenizer pads on at a call; None where it is not known."""
-    given = encoding.keywords.get(SIDE)
-    if given is not None:
-        return constant_of(given)
+    argument = encoding.keywords.get(SIDE)
+    if argument is not None:
+        return constant_of(argument)
     return (
         None
         if encoding.receiver is None

@@ -54,10 +54,10 @@ def renders_for_generation_without_header(module: Module) -> Iterator[ast.Call]:
         return
     # A helper of the project renders for the files that import it.
     files = () if module.mentions(*OWN_TEMPLATES) else module.self_and_files_run_together
-    asked = {node for part in files for node in _renders_continued_by_models(part)}
+    nodes = {node for part in files for node in _renders_continued_by_models(part)}
     is_plain = _never_renders_header_when_asking(module)
     for call, chat in calls:
-        is_asked = call.node in asked and not _may_end_in_answer(module, call, chat)
+        is_asked = call.node in nodes and not _may_end_in_answer(module, call, chat)
         if is_asked or (is_plain and _does_chat_end_with_user_message(module, chat)):
             yield call.node
 
@@ -271,10 +271,14 @@ def _inputs_of_generate(module: Module) -> Iterator[ast.expr]:
             yield ids
         yield from (keyword.value for keyword in call.node.keywords if keyword.arg is None)
     for call in module.all_calls:
-        target, given = call.keywords.get("target"), call.keywords.get("kwargs")
+        target, kwargs_argument = call.keywords.get("target"), call.keywords.get("kwargs")
         # A streamer is read in one thread while `generate` runs in another.
-        if isinstance(target, ast.Attribute) and target.attr == "generate" and given is not None:
-            for origin in module.flow.origins(given):
+        if (
+            isinstance(target, ast.Attribute)
+            and target.attr == "generate"
+            and kwargs_argument is not None
+        ):
+            for origin in module.flow.origins(kwargs_argument):
                 yield from _values_spread_into(origin.node)
 
 

@@ -89,12 +89,16 @@ def _quantized_load_of_trainer(module: Module, trainer: Call, depth: int) -> ast
     if not isinstance(module.flow.value(model), str):
         return _quantized_load_inside_wrappers(module, model, depth + 1)
     settings = module.flow.producing_call(trainer.keywords.get("args"))
-    given = settings.keywords.get("model_init_kwargs") if settings is not None else None
-    if given is None:
+    model_init_kwargs_argument = (
+        settings.keywords.get("model_init_kwargs") if settings is not None else None
+    )
+    if model_init_kwargs_argument is None:
         return None
     return (
         trainer.node
-        if _arguments_quantize(module, module.flow.dict_entries_and_if_complete(given)[0])
+        if _arguments_quantize(
+            module, module.flow.dict_entries_and_if_complete(model_init_kwargs_argument)[0]
+        )
         else None
     )
 

@@ -195,10 +195,10 @@ def _trainings_with_models(trace: Trace) -> Iterator[tuple[CallEvent, Value | No
 
 def _models_of_optimizer(optimizer: CallEvent) -> list[Value]:
     """The models whose weights an optimizer holds; none where one is not known."""
-    given = optimizer.argument(0, "params")
-    if given is None or optimizer.named(*NO_OPTIMIZERS):
+    params_argument = optimizer.argument(0, "params")
+    if params_argument is None or optimizer.named(*NO_OPTIMIZERS):
         return []
-    return models_of_parameters(given) or []
+    return models_of_parameters(params_argument) or []
 
 
 def _says_from_scratch_or_makes_tokenizer(trace: Trace) -> bool:
@@ -310,8 +310,12 @@ def _resumes_from_checkpoint(call: CallEvent) -> bool:
     """Does a trainer begin with the weights of a checkpoint?"""
     if call.method != "train":
         return False
-    given = call.argument(0, "resume_from_checkpoint")
-    return given is not None and not is_constant_none(given) and constant_of(given) is not False
+    resume_from_checkpoint_argument = call.argument(0, "resume_from_checkpoint")
+    return (
+        resume_from_checkpoint_argument is not None
+        and not is_constant_none(resume_from_checkpoint_argument)
+        and constant_of(resume_from_checkpoint_argument) is not False
+    )
 
 
 def _is_model_or_wrapper(value: Value, own: set[int]) -> bool:

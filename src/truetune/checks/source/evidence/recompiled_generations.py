@@ -94,8 +94,8 @@ def _fixed_shape_cause_and_is_cache(
 
 def _call_giving_static_cache(generation: CallEvent) -> ast.AST | None:
     """The call that gives a generation a static cache: itself, or that of its config; else None."""
-    given = generation.keywords.get(CACHE)
-    if given is not None and constant_of(given) in STATIC_CACHES:
+    argument = generation.keywords.get(CACHE)
+    if argument is not None and constant_of(argument) in STATIC_CACHES:
         return generation.node
     settings = generation.keywords.get("generation_config")
     if isinstance(settings, Result) and CACHE in settings.call.keywords:
@@ -132,8 +132,12 @@ def _compiled_model(call: CallEvent) -> Value | None:
     """The model, or method of a model, that a call compiles."""
     if call.method == "compile":
         return call.receiver
-    given = call.argument(0, "model")
-    return given.base if isinstance(given, Attribute) and given.name == "forward" else given
+    model_argument = call.argument(0, "model")
+    return (
+        model_argument.base
+        if isinstance(model_argument, Attribute) and model_argument.name == "forward"
+        else model_argument
+    )
 
 
 def _identities_of_model_origins(value: Value | None) -> set[int]:

@@ -88,12 +88,12 @@ def _has_one_output(module: Module, load: Call) -> bool:
 
 def _metric_functions(module: Module) -> list[ast.AST]:
     """The functions that trainers of the file call with predictions, with those they call."""
-    given = (
+    nodes = (
         argument_or_attribute_of_trainer(module, call, "compute_metrics")
         for call in module.calls(*TRAINERS)
     )
     functions = [
-        module.flow.function_that_expression_names(one) for one in given if one is not None
+        module.flow.function_that_expression_names(one) for one in nodes if one is not None
     ]
     return with_called_functions(module, [one for one in functions if one is not None])
 

@@ -35,13 +35,13 @@ MAX_STEPS = 8
 
 def first_listed_models(module: Module) -> frozenset[ast.AST]:
     """The expressions of a file, in requests, whose value is the first model that a server lists."""
-    found: set[ast.AST] = set()
+    nodes: set[ast.AST] = set()
     for trace in traces_of_scripts_that_reach_file(module):
         for call in trace.all_calls:
             if call.home.path != module.path or not isinstance(call.node, ast.Call):
                 continue
-            found.update(_first_listed_names_of_request(call, call.node))
-    return frozenset(found)
+            nodes.update(_first_listed_names_of_request(call, call.node))
+    return frozenset(nodes)
 
 
 def _first_listed_names_of_request(call: CallEvent, node: ast.Call) -> list[ast.AST]:

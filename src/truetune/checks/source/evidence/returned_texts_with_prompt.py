@@ -250,8 +250,10 @@ def _possible_words(module: Module, searched: ast.expr) -> list[str]:
 def _prompts_of_text(module: Module, text: PromptedText) -> Iterator[ast.expr]:
     """What was asked for a text."""
     if text.call.method not in ("decode", "batch_decode"):
-        given = text.call.argument(0, "text_inputs") or text.call.keywords.get("prompt")
-        yield from (given,) if given is not None else ()
+        text_inputs_argument = text.call.argument(0, "text_inputs") or text.call.keywords.get(
+            "prompt"
+        )
+        yield from (text_inputs_argument,) if text_inputs_argument is not None else ()
         return
     decoded = {part for part in backward_slice(module, text.node) if isinstance(part, ast.Call)}
     for call in generate_calls(module):

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.column_expression_values import column_of_cell
 from truetune.checks.source.evidence.sort_key_columns_and_better_end import (
     column_and_negation_of_key_function,
     is_higher_better,
@@ -183,13 +184,13 @@ def _pick_of_answer(trace: Trace, value: Value, depth: int = 0) -> AnswerPick | 
     if isinstance(value, Choice):
         picks = {_pick_of_answer(trace, one, depth + 1) for one in value.options}
         return picks.pop() if len(picks) == 1 else None
-    found = None
+    answer_pick = None
     if isinstance(value, Item):
-        found = _pick_of_item(trace, value)
+        answer_pick = _pick_of_item(trace, value)
     elif isinstance(value, Result):
-        found = _pick_of_max_or_min(value.call)
-    inner = _source_of_answer(value) if found is None else None
-    return found if inner is None else _pick_of_answer(trace, inner, depth + 1)
+        answer_pick = _pick_of_max_or_min(value.call)
+    inner = _source_of_answer(value) if answer_pick is None else None
+    return answer_pick if inner is None else _pick_of_answer(trace, inner, depth + 1)
 
 
 def _source_of_answer(value: Value) -> Value | None:
@@ -280,10 +281,10 @@ def _begins_with_largest(ordering: CallEvent) -> bool | None:
     if ordering.named("heapq.nsmallest"):
         return False
     name, falling = ("ascending", False) if ordering.method == "sort_values" else ("reverse", True)
-    given = ordering.keywords.get(name)
-    if given is None:
+    argument = ordering.keywords.get(name)
+    if argument is None:
         return False
-    plain = constant_of(given)
+    plain = constant_of(argument)
     if not isinstance(plain, bool):
         return None
     return plain == falling
@@ -435,7 +436,7 @@ def _better_side_and_why_wrong(frame: Frame) -> tuple[str, str] | None:
     if not isinstance(test, Operation) or len(test.operands) != 2:
         return None
     left, right = test.operands
-    name = _column_read(left)
+    name = column_of_cell(left)
     if name is None:
         return None
     if test.operator == "==":
@@ -465,24 +466,11 @@ def _side_named_as_winner(frame: Frame, name: str, named: Value) -> tuple[str, s
     return (label, why) if label in SIDE_WORDS else None
 
 
-def _column_read(value: Value) -> str | None:
-    """The column that a value is read from."""
-    if isinstance(value, Item):
-        key = constant_of(value.key)
-        return key if isinstance(key, str) else None
-    if isinstance(value, Attribute):
-        return value.name
-    if isinstance(value, Result) and value.call.method == "get" and value.call.args:
-        key = constant_of(value.call.args[0])
-        return key if isinstance(key, str) else None
-    return None
-
-
 def _side_label_of_column(value: Value) -> str | None:
     """Which of two sides a value is of: the last word of its column, else the object that it is
     read from.
     """
-    name = _column_read(value)
+    name = column_of_cell(value)
     if name is None:
         return None
     word = _last_word_of_name(name)

@@ -291,8 +291,12 @@ def _answers_by_form(text: str, final: str) -> dict[str, str]:
 
 def _reward_functions(trainer: CallEvent) -> list[Function]:
     """The functions of the project that score answers."""
-    given = trainer.argument(1, "reward_funcs")
-    items = given.items if isinstance(given, Sequence) else [given]
+    reward_funcs_argument = trainer.argument(1, "reward_funcs")
+    items = (
+        reward_funcs_argument.items
+        if isinstance(reward_funcs_argument, Sequence)
+        else [reward_funcs_argument]
+    )
     return [one for one in items if isinstance(one, Function)]
 
 

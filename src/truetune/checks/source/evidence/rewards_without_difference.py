@@ -59,8 +59,12 @@ def reward_functions_of_file(module: Module) -> Iterator[ast.FunctionDef]:
     yield from reward_functions_with_kwargs(module)
     seen = set(reward_functions_with_kwargs(module))
     for call in module.calls(*TRAINERS):
-        given = call.argument(1, "reward_funcs")
-        items = given.elts if isinstance(given, ast.List | ast.Tuple) else [given]
+        reward_funcs_argument = call.argument(1, "reward_funcs")
+        items = (
+            reward_funcs_argument.elts
+            if isinstance(reward_funcs_argument, ast.List | ast.Tuple)
+            else [reward_funcs_argument]
+        )
         for item in items:
             function = (
                 module.flow.function_that_expression_names(item)

@@ -298,8 +298,8 @@ class _AlignmentWalk:
 
 def _is_flag_argument_true(call: CallEvent, name: str) -> bool:
     """Is a switch of a call on?"""
-    given = call.keywords.get(name)
-    return given is not None and constant_of(given) is True
+    argument = call.keywords.get(name)
+    return argument is not None and constant_of(argument) is True
 
 
 def _is_negative_step(step: Any) -> bool:

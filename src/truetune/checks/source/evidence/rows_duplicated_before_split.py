@@ -170,10 +170,10 @@ def _is_sklearn_row_splitter(value: Value | None) -> bool:
 
 def _drops_drawn_sample(call: CallEvent, frame: Value) -> bool:
     """Does a call drop the rows that were drawn from the same frame: `frame.drop(part.index)`?"""
-    given = call.argument(0, "index") or call.keywords.get("labels")
-    if not isinstance(given, Attribute) or given.name != "index":
+    index_argument = call.argument(0, "index") or call.keywords.get("labels")
+    if not isinstance(index_argument, Attribute) or index_argument.name != "index":
         return False
-    part = given.base
+    part = index_argument.base
     return isinstance(part, Result) and part.call.method == "sample" and part.call.receiver is frame
 
 

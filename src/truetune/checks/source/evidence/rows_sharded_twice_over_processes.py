@@ -109,9 +109,9 @@ def _prepared_loaders_without_own_sampler(module: Module) -> Iterator[tuple[Call
                 )
     if any(module.calls(*LIGHTNING)):
         for call in module.methods("fit"):
-            given = (*call.args[1:], *call.keywords.values())
+            arguments = (*call.args[1:], *call.keywords.values())
             yield from _divisions_of_loaders_among_arguments(
-                module, call, given, "Lightning's Trainer"
+                module, call, arguments, "Lightning's Trainer"
             )
 
 

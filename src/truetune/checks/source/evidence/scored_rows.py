@@ -54,12 +54,12 @@ def rows_with_text_columns(module: Module, columns: tuple[str, ...]) -> ScoredRo
 def rows_with_column_if_unambiguous(module: Module, column: str) -> RowsOfAnyType | None:
     """Rows with this column, their values as they are, of the script or of the one file that it
     names and that has them; None where several have."""
-    found = [
+    rows_by_place = [
         RowsOfAnyType(with_column, name)
         for name, rows in rows_in_script_or_named_files(module).items()
         if (with_column := [row for row in rows if column in row])
     ]
-    return found[0] if len(found) == 1 else None
+    return rows_by_place[0] if len(rows_by_place) == 1 else None
 
 
 def rows_with_column_named_or_beside(module: Module, column: str) -> RowsOfAnyType | None:
@@ -71,12 +71,12 @@ def rows_with_column_named_or_beside(module: Module, column: str) -> RowsOfAnyTy
     named = rows_with_column_if_unambiguous(module, column)
     if named is not None or rows_in_script_or_named_files(module):
         return named
-    found = [
+    rows_by_place = [
         RowsOfAnyType(rows, path.name)
         for path in islice(_candidate_row_files(module), MAX_FILES)
         if (rows := [row for row in _first_rows_of_file(path) if column in row])
     ]
-    return found[0] if len(found) == 1 else None
+    return rows_by_place[0] if len(rows_by_place) == 1 else None
 
 
 def rows_of_each_file_with_column(module: Module, column: str) -> Iterator[RowsOfAnyType]:

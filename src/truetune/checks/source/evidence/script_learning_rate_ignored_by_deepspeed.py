@@ -91,10 +91,10 @@ def engines_without_optimizer(module: Module) -> Iterator[Call]:
 def find_engines_with_other_rate(module: Module) -> Iterator[EngineRate]:
     """Engines whose settings hold another rate than the script, where nothing reads the script's."""
     for call in engines_without_optimizer(module):
-        given = call.keywords.get("config") or call.keywords.get("config_params")
-        if given is None or _names_key_of_settings_rate(module):
+        config_argument = call.keywords.get("config") or call.keywords.get("config_params")
+        if config_argument is None or _names_key_of_settings_rate(module):
             continue
-        taken = _rate_of_engine_settings(module, given)
+        taken = _rate_of_engine_settings(module, config_argument)
         unread = next(_unread_rates(module), None) if taken is not None else None
         if taken is not None and unread is not None and taken.value != unread.value:
             yield EngineRate(call, taken, unread)

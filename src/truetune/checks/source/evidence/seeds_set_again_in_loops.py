@@ -75,11 +75,11 @@ def seeds_set_again_in_loops(module: Module) -> Iterator[SeedSetAgain]:
     if RESTORES.search(module.text):
         return
     for call in seeding_calls(module):
-        found = _loop_reseeding_while_training_one_model(
+        seed_set_again = _loop_reseeding_while_training_one_model(
             module, call
         ) or _loop_reseeding_before_each_sample(module, call)
-        if found is not None:
-            yield found
+        if seed_set_again is not None:
+            yield seed_set_again
     yield from _looped_requests_with_same_seed(module)
 
 
@@ -94,8 +94,8 @@ def seeding_calls(module: Module) -> Iterator[Call]:
 
 def _is_seed_number_fixed(module: Module, call: Call) -> bool:
     """Is the number of a seed the same each time: a constant, or a setting of the run?"""
-    given = [*call.args, *call.keywords.values()]
-    return all(_is_fixed_number(module, value) for value in given)
+    arguments = [*call.args, *call.keywords.values()]
+    return all(_is_fixed_number(module, value) for value in arguments)
 
 
 def _is_fixed_number(module: Module, value: ast.expr) -> bool:
@@ -227,9 +227,9 @@ def _looped_requests_with_same_seed(module: Module) -> Iterator[SeedSetAgain]:
 
 def _own_seed_of_request(module: Module, call: Call) -> ast.AST | None:
     """The seed that a request is given: by itself, or in vLLM's `SamplingParams`."""
-    given = call.keywords.get("seed")
-    if given is not None:
-        return given if _is_fixed_number(module, given) else None
+    seed_argument = call.keywords.get("seed")
+    if seed_argument is not None:
+        return seed_argument if _is_fixed_number(module, seed_argument) else None
     for value in (*call.args, *call.keywords.values()):
         made = module.flow.producing_call(value)
         if made is None or not made.named("vllm.SamplingParams"):

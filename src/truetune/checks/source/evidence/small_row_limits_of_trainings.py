@@ -273,9 +273,9 @@ def _few_rows_left_by(call: CallEvent) -> int | None:
         )
     if call.named("datasets.load_dataset"):
         split = constant_of(call.argument(-1, "split"), with_defaults=False)
-        found = SPLIT_OF_ROWS.fullmatch(split) if isinstance(split, str) else None
-        if found is not None and 1 < int(found["rows"]) <= MAX_ROWS:
-            return int(found["rows"])
+        match = SPLIT_OF_ROWS.fullmatch(split) if isinstance(split, str) else None
+        if match is not None and 1 < int(match["rows"]) <= MAX_ROWS:
+            return int(match["rows"])
     return None
 
 

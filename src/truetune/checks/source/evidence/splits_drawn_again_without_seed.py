@@ -56,8 +56,8 @@ def split_calls(module: Module) -> Iterator[Call]:
 
 def splits_drawn_again(module: Module) -> Iterator[RedrawnSplit]:
     """The splits of a script that asks a model which are not those that a training beside it held out."""
-    asked = next(split_calls(module), None)
-    if asked is None or trains_a_model(module) or not any(module.calls(*MODEL_LOADS)):
+    call = next(split_calls(module), None)
+    if call is None or trains_a_model(module) or not any(module.calls(*MODEL_LOADS)):
         return
     names = _data_names(module)
     for other in scripts_beside(module):
@@ -66,7 +66,7 @@ def splits_drawn_again(module: Module) -> Iterator[RedrawnSplit]:
             continue
         unseeded = _unseeded_sides(module, other)
         if unseeded and not any(other.methods(*ROW_WRITERS)):
-            yield RedrawnSplit(asked.node, other, trained.node, unseeded)
+            yield RedrawnSplit(call.node, other, trained.node, unseeded)
             return
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -146,8 +146,14 @@ def _sorts_by_label(value: Result) -> bool:
     # `key=lambda row: len(row["target"])` sorts by a length.
     if any(isinstance(part, ast.Call) for part in parts):
         return False
-    texts = [part.value for part in parts if isinstance(part, ast.Constant)]
-    return any(isinstance(text, str) and LABEL_NAME.fullmatch(text) for text in texts)
+    return any(_is_name_of_label(part) for part in parts)
+
+
+def _is_name_of_label(node: ast.AST) -> bool:
+    """Is it the name of a column of labels, as a constant?"""
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return False
+    return LABEL_NAME.fullmatch(node.value) is not None
 
 
 def _blocks_of_constants(value: Value) -> tuple[str, ...] | None:
@@ -162,14 +168,29 @@ def _blocks_of_constants(value: Value) -> tuple[str, ...] | None:
 def _labels_of_list(value: Value) -> list[str] | None:
     """The labels of a list of unknown length, in its order, as far as it is run; None where they are not constants."""
     if isinstance(value, Operation) and value.operator == "+":
-        parts = [_labels_of_list(one) for one in value.operands]
-        return None if None in parts else [name for part in parts for name in part or ()]
+        return _labels_of_joined_lists(value.operands)
     if isinstance(value, Operation) and value.operator == "*":
-        lists = [one for one in value.operands if isinstance(one, Sequence)]
-        return _labels_of_items(lists[0].items) if len(lists) == 1 else None
+        return _labels_of_repeated_list(value.operands)
     if isinstance(value, Sequence) and value.kind == "list" and value.is_open:
         return _labels_of_items(value.items)
     return None
+
+
+def _labels_of_joined_lists(lists: Iterable[Value]) -> list[str] | None:
+    """The labels of lists one after the other; None where those of one are not known."""
+    joined: list[str] = []
+    for one in lists:
+        labels = _labels_of_list(one)
+        if labels is None:
+            return None
+        joined += labels
+    return joined
+
+
+def _labels_of_repeated_list(factors: Iterable[Value]) -> list[str] | None:
+    """The labels of the list in `[item] * count`."""
+    lists = [one for one in factors if isinstance(one, Sequence)]
+    return _labels_of_items(lists[0].items) if len(lists) == 1 else None
 
 
 def _labels_of_items(items: list[Value]) -> list[str] | None:

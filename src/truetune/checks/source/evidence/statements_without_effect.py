@@ -16,6 +16,9 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from truetune.checks.source.evidence.names_read_or_spelled_in_files import (
+    is_name_read_or_spelled,
+)
 from truetune.source.call_with_resolved_names_and_arguments import last_name_of_called
 from truetune.source.parsed_source_file import Module
 
@@ -141,7 +144,7 @@ def attribute_assignments_not_on_self(module: Module) -> Iterator[tuple[ast.Assi
 def _misspelled_attribute(module: Module, target: ast.Attribute) -> tuple[Kind, str, str] | None:
     """An attribute whose name is a little off one that a library reads."""
     meant = _nearest_attribute(module, target)
-    if meant is None or _is_attribute_read(module, target.attr):
+    if meant is None or is_name_read_or_spelled(module, target.attr):
         return None
     return "name", target.attr, meant
 
@@ -160,17 +163,6 @@ def _nearest_attribute(module: Module, target: ast.Attribute) -> str | None:
     if name in known or name in (*CONFIG_ATTRIBUTES, *TOKENIZER_ATTRIBUTES):
         return None
     return next(iter(difflib.get_close_matches(name, known, 1, MIN_LIKENESS)), None)
-
-
-def _is_attribute_read(module: Module, name: str) -> bool:
-    """Does the file, or one that runs with it, read an attribute of this name?"""
-    for part in module.self_and_files_run_together:
-        for node in part.nodes(ast.Attribute):
-            if node.attr == name and isinstance(node.ctx, ast.Load):
-                return True
-        if any(node.value == name for node in part.nodes(ast.Constant)):
-            return True
-    return False
 
 
 def _requires_grad_set_on_module(

@@ -103,9 +103,9 @@ def _eos_of_call(module: Module, call: Call) -> ast.expr | None:
     """What a call gives as `eos_token_id`, also in `**settings`; None where it gives nothing, or
     None.
     """
-    given = call.keywords.get("eos_token_id")
-    if given is not None:
-        return given
+    eos_token_id_argument = call.keywords.get("eos_token_id")
+    if eos_token_id_argument is not None:
+        return eos_token_id_argument
     for keyword in call.node.keywords:
         if keyword.arg is None:
             entry = module.flow.dict_entries_and_if_complete(keyword.value)[0].get("eos_token_id")
@@ -122,7 +122,7 @@ def _are_all_ids_end_of_text_tokens(
     ids = value if isinstance(value, list) else [value]
     if ids and all(type(one) is int for one in ids):
         return set(ids) == {family.text_id}
-    made = module.flow.producing_call(node)
-    if made is None or made.method != "convert_tokens_to_ids" or not made.args:
+    call = module.flow.producing_call(node)
+    if call is None or call.method != "convert_tokens_to_ids" or not call.args:
         return False
-    return bool(module.flow.value(made.args[0]) == family.text)
+    return bool(module.flow.value(call.args[0]) == family.text)

@@ -102,6 +102,12 @@ def _scales_logits(module: Module) -> bool:
     return any("logit" in ast.unparse(call.node.func) for call in module.methods(*SCALINGS))
 
 
+def _reads_temperature(node: ast.Name | ast.Attribute) -> bool:
+    """Is a name or attribute read that is named after a temperature?"""
+    name = (node.id if isinstance(node, ast.Name) else node.attr).lower()
+    return isinstance(node.ctx, ast.Load) and "temp" in name and "template" not in name
+
+
 def _uses_temperature_elsewhere(module: Module, samplings: list[Call]) -> bool:
     """Is a temperature read outside of the calls that sample: divided by, or given to another function?"""
     inside = {part for call in samplings for part in ast.walk(call.node)}
@@ -110,11 +116,8 @@ def _uses_temperature_elsewhere(module: Module, samplings: list[Call]) -> bool:
         *module.nodes(ast.Attribute),
     ]
     for node in reads:
-        name = node.id if isinstance(node, ast.Name) else node.attr
-        is_read = isinstance(node.ctx, ast.Load)
-        if is_read and "temp" in name.lower() and "template" not in name.lower():
-            if node not in inside and not _is_only_shown(module, node):
-                return True
+        if node not in inside and _reads_temperature(node) and not _is_only_shown(module, node):
+            return True
     return any(
         keyword.arg == "temperature" and call.node not in inside
         for call in module.all_calls

@@ -93,8 +93,8 @@ def axes_of(value: Value | None, depth: int = 0) -> Axes | None:
         return None
     options = options_of_choice(value)
     if len(options) > 1:
-        found = {axes_of(option, depth + 1) for option in options}
-        return found.pop() if len(found) == 1 else None
+        axes_of_options = {axes_of(option, depth + 1) for option in options}
+        return axes_of_options.pop() if len(axes_of_options) == 1 else None
     if isinstance(value, Item):
         return _axes_of_item(value, depth)
     if isinstance(value, Attribute):
@@ -345,8 +345,8 @@ def _with_new_axis(axes: Axes, axis: int) -> Axes:
 
 def _keeps_reduced_axis(call: CallEvent, args: list[Value]) -> bool:
     """Does a reduction leave an axis of one: `keepdim=True` of torch, `keepdims` of NumPy, or the second argument?"""
-    given = call.keywords.get("keepdim") or call.keywords.get("keepdims")
-    return constant_of(given or (args[1] if len(args) > 1 else None)) is True
+    keepdim_argument = call.keywords.get("keepdim") or call.keywords.get("keepdims")
+    return constant_of(keepdim_argument or (args[1] if len(args) > 1 else None)) is True
 
 
 def _axis_given(call: CallEvent, args: list[Value]) -> Value | None:

@@ -70,11 +70,11 @@ def _list_inside_tensor(module: Module, values: ast.expr) -> ast.expr:
     """The list inside of a tensor: that of `torch.tensor(values)`, and of
     `torch.cat(values).float()`; else the expression itself.
     """
-    made = module.flow.producing_call(values)
-    if made is not None and made.method in CASTS and made.receiver is not None:
-        made = module.flow.producing_call(made.receiver)
-    if made is not None and made.named(*TENSOR_MAKERS) and made.args:
-        return made.args[0]
+    call = module.flow.producing_call(values)
+    if call is not None and call.method in CASTS and call.receiver is not None:
+        call = module.flow.producing_call(call.receiver)
+    if call is not None and call.named(*TENSOR_MAKERS) and call.args:
+        return call.args[0]
     return values
 
 

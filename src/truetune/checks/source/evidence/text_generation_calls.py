@@ -205,8 +205,8 @@ def _is_openai_client(module: Module, receiver: ast.expr) -> bool:
 
 def _is_result_of_one_call_to(module: Module, value: ast.expr, *makers: str) -> bool:
     """Is a value the result of one call, to one of these functions or classes?"""
-    made = module.flow.producing_call(value)
-    return made is not None and made.named(*makers)
+    call = module.flow.producing_call(value)
+    return call is not None and call.named(*makers)
 
 
 def generation_request_body(module: Module, call: Call) -> ast.expr | None:
@@ -264,8 +264,8 @@ def _posted_body(module: Module, call: Call) -> ast.expr | None:
     body = call.keywords.get("json")
     if body is not None:
         return body
-    given = call.keywords.get("data") or call.keywords.get("content")
-    made = module.flow.producing_call(given) if given is not None else None
+    data_argument = call.keywords.get("data") or call.keywords.get("content")
+    made = module.flow.producing_call(data_argument) if data_argument is not None else None
     if made is not None and made.method == "encode" and made.receiver is not None:
         made = module.flow.producing_call(made.receiver)
     return made.argument(0, "obj") if made is not None and made.named("json.dumps") else None
@@ -438,8 +438,11 @@ def row_mapping_calls_of(module: Module, function: ast.AST) -> Iterator[Call]:
     rows)`.
     """
     for call in (*module.methods(*MAPPING_METHODS), *module.calls("map")):
-        given = call.argument(0, "function") or call.keywords.get("func")
-        if given is None or module.flow.function_that_expression_names(given) is not function:
+        function_argument = call.argument(0, "function") or call.keywords.get("func")
+        if (
+            function_argument is None
+            or module.flow.function_that_expression_names(function_argument) is not function
+        ):
             continue
         made = module.flow.producing_call(call.receiver) if call.receiver is not None else None
         is_pool = made is not None and any(

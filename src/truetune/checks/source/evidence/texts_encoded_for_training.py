@@ -105,11 +105,11 @@ def texts_encoded_by_unsloth_trainer(trace: Trace) -> Iterator[EncodedRow]:
 
 def _text_column_of_trainer(trainer: CallEvent) -> str:
     """The column that a trainer takes as text."""
-    given = trainer.keywords.get("dataset_text_field")
+    dataset_text_field_argument = trainer.keywords.get("dataset_text_field")
     args = trainer.keywords.get("args")
-    if given is None and isinstance(args, Result):
-        given = args.call.keywords.get("dataset_text_field")
-    named = constant_of(given)
+    if dataset_text_field_argument is None and isinstance(args, Result):
+        dataset_text_field_argument = args.call.keywords.get("dataset_text_field")
+    named = constant_of(dataset_text_field_argument)
     return named if isinstance(named, str) else "text"
 
 

@@ -182,11 +182,11 @@ class TokenLayouts:
                 if not way.are_labels and not is_filled_with_one_number(value):
                     return None
                 continue
-            found = self.layout_of(store.value, way.one_step_deeper())
+            layout = self.layout_of(store.value, way.one_step_deeper())
             start = token_start_of_index(store.key) if isinstance(store.key, Value) else None
-            if found is None or start is None or store.is_augmented:
+            if layout is None or start is None or store.is_augmented:
                 return None
-            segments.update(dict.fromkeys(shift_layout(found, start)))
+            segments.update(dict.fromkeys(shift_layout(layout, start)))
         return list(segments)
 
     def _layout_of_list(self, value: Sequence, way: TokenWay) -> Layout | None:
@@ -206,12 +206,12 @@ class TokenLayouts:
         segments: list[Segment] = []
         start = START
         for part in parts:
-            found = self.layout_of(part, way.one_step_deeper())
-            if found is None:
+            layout = self.layout_of(part, way.one_step_deeper())
+            if layout is None:
                 return None
             # The array ends where its last part does: those before it have unknown ends.
             segments = [one._replace(behind=None) for one in segments]
-            segments += [one._replace(place=one.place.plus(start)) for one in found]
+            segments += [one._replace(place=one.place.plus(start)) for one in layout]
             length = token_length_of_joined_part(part)
             if length is None:
                 return tuple(one._replace(behind=None) for one in segments)
@@ -223,8 +223,8 @@ class TokenLayouts:
         array = item_of_batch_tuple(item)
         if array is not None:
             return self.layout_of(array, way.one_step_deeper())
-        found = self.layout_of(item.base, way.one_step_deeper())
-        return None if found is None else layout_after_index(found, item.key)
+        layout = self.layout_of(item.base, way.one_step_deeper())
+        return None if layout is None else layout_after_index(layout, item.key)
 
     def _layout_of_call(self, value: Result, way: TokenWay) -> Layout | None:
         """The layout of what a call gives."""
@@ -247,8 +247,8 @@ class TokenLayouts:
 
     def _layout_of_move(self, moved: Move, way: TokenWay) -> Layout | None:
         """The layout of an array whose tokens were rolled or padded."""
-        found = self.layout_of(moved.array, way.one_step_deeper())
-        return None if found is None or moved.by is None else shift_layout(found, moved.by)
+        layout = self.layout_of(moved.array, way.one_step_deeper())
+        return None if layout is None or moved.by is None else shift_layout(layout, moved.by)
 
 
 def _writes_tokens(store: StoreEvent, value: Value) -> bool:

@@ -261,18 +261,25 @@ def position_of_number(value: Value) -> TokenPosition | None:
         return START
     if isinstance(plain, int):
         return TokenPosition(plain)
-    if isinstance(value, Operation) and value.operator == "-" and len(value.operands) == 1:
-        inside = position_of_number(value.operands[0])
-        return None if inside is None else START.plus(inside, -1)
-    if isinstance(value, Operation) and value.operator in ("+", "-") and len(value.operands) == 2:
-        left, right = (position_of_number(one) for one in value.operands)
-        if left is None or right is None:
-            return None
-        return left.plus(right, 1 if value.operator == "+" else -1)
-    measured = _array_measured_by(value)
-    if measured is not None:
-        return symbolic_length(measured)
+    if isinstance(value, Operation) and value.operator in ("+", "-"):
+        sign = 1 if value.operator == "+" else -1
+        if len(value.operands) == 2:
+            return _sum_of_positions(value.operands[0], value.operands[1], sign)
+        if len(value.operands) == 1 and sign < 0:
+            inside = position_of_number(value.operands[0])
+            return None if inside is None else START.plus(inside, sign)
+    measured_array = _array_measured_by(value)
+    if measured_array is not None:
+        return symbolic_length(measured_array)
     return TokenPosition(0, ((_identity_of_number(value), 1),))
+
+
+def _sum_of_positions(left: Value, right: Value, sign: int) -> TokenPosition | None:
+    """The first number plus or minus (`sign` -1) the second one; None where one of them is none."""
+    first, second = position_of_number(left), position_of_number(right)
+    if first is None or second is None:
+        return None
+    return first.plus(second, sign)
 
 
 def _identity_of_number(value: Value) -> Hashable:

@@ -235,7 +235,7 @@ def _tokens_in_folder(folder: Path) -> frozenset[str]:
 
 def model_names_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> list[str]:
     """The names that the tokenizer is loaded by."""
-    values = (module.flow.value(given) for given in model_name_arguments(module, tokenizer))
+    values = (module.flow.value(node) for node in model_name_arguments(module, tokenizer))
     return [value for value in values if isinstance(value, str) and value]
 
 
@@ -244,11 +244,11 @@ def model_name_arguments(module: Module, tokenizer: ast.expr | None) -> Iterator
     for origin in module.flow.origins(tokenizer) if tokenizer is not None else ():
         if isinstance(origin.node, ast.Call) and origin.path in ((), (1,)):
             call = module.flow.call(origin.node)
-            given = call.argument(0, "pretrained_model_name_or_path") or call.keywords.get(
-                "model_name"
-            )
-            if given is not None:
-                yield given
+            model_name_argument = call.argument(
+                0, "pretrained_model_name_or_path"
+            ) or call.keywords.get("model_name")
+            if model_name_argument is not None:
+                yield model_name_argument
 
 
 def _folders_saved_to(module: Module) -> set[str]:
@@ -270,7 +270,7 @@ def _folder_arguments_of_saves(module: Module) -> Iterator[ast.expr | None]:
 
 def _names_of_all_models(module: Module) -> Iterator[str]:
     """The names that models and trainers are given in the file."""
-    values = (module.flow.value(given) for given in _model_arguments_of_loads_and_trainers(module))
+    values = (module.flow.value(node) for node in _model_arguments_of_loads_and_trainers(module))
     yield from (value for value in values if isinstance(value, str) and value)
 
 

@@ -18,9 +18,9 @@ ARGUMENTS = ("transformers.*TrainingArguments", "trl.*Config")
 
 def arguments_of_trainer(trainer: CallEvent) -> Result | None:
     """The arguments that a trainer is given; None where it is not seen where they were made."""
-    given = trainer.argument(1, "args")
-    is_made_here = isinstance(given, Result) and given.call.named(*ARGUMENTS)
-    return given if is_made_here and isinstance(given, Result) else None
+    args_argument = trainer.argument(1, "args")
+    is_made_here = isinstance(args_argument, Result) and args_argument.call.named(*ARGUMENTS)
+    return args_argument if is_made_here and isinstance(args_argument, Result) else None
 
 
 def value_of_setting(arguments: Result, name: str) -> Value | None:

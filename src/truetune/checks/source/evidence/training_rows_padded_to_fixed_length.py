@@ -103,8 +103,8 @@ def calls_encoding_prompts(trace: Trace) -> set[ast.AST]:
     """The calls whose ids a generation gets."""
     nodes: set[ast.AST] = set()
     for generation in trace.methods("generate"):
-        given = (*generation.args[:1], *generation.keywords.values())
-        for one in given:
+        arguments = (*generation.args[:1], *generation.keywords.values())
+        for one in arguments:
             encoding = call_making_ids(one)
             if encoding is not None:
                 nodes.add(encoding.node)
@@ -128,12 +128,12 @@ def _padded_length_of(trace: Trace, call: CallEvent) -> int | str | None:
     """The length that a call pads to; None for the tokenizer's own limit, a text where it is not
     known.
     """
-    given = call.keywords.get("max_length")
-    if given is not None and not is_constant_none(given):
-        plain = constant_of(given)
+    max_length_argument = call.keywords.get("max_length")
+    if max_length_argument is not None and not is_constant_none(max_length_argument):
+        plain = constant_of(max_length_argument)
         if type(plain) is int:
             return plain
-        if not _is_limit_of_tokenizer(given):
+        if not _is_limit_of_tokenizer(max_length_argument):
             return "not known"
     elif call.is_open:
         return "not known"

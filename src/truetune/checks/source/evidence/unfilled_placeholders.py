@@ -251,11 +251,11 @@ def _placeholder_named_in_code(module: Module, node: ast.AST, text: str) -> str:
     """The first placeholder of a text whose name the code around its uses has; empty where there is
     none.
     """
-    found = list(PLACEHOLDER.finditer(text))
-    if not found:
+    matches = list(PLACEHOLDER.finditer(text))
+    if not matches:
         return ""
     names = _names_around_uses(module, node)
-    for one in found:
+    for one in matches:
         root, last = _first_name_of(one[1]), _last_key_of(one[1])
         if root in names and not is_answer_column_name(last):
             return str(one[0])

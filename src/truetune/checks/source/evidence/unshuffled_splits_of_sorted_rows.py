@@ -87,14 +87,14 @@ def _one_sided_splits_by_calls(trace: Trace, module: Module) -> Iterator[ClassIn
 
 def _test_share_or_number(call: CallEvent) -> float | int | None:
     """The share or number of test rows; None where it is not known."""
-    given = call.argument(0 if call.method == "train_test_split" else -1, "test_size")
-    if given is None:
+    test_size_argument = call.argument(0 if call.method == "train_test_split" else -1, "test_size")
+    if test_size_argument is None:
         train = call.keywords.get("train_size")
         plain = None if train is None else constant_of(train)
         if train is None:
             return DEFAULT_TEST_SHARE
         return 1 - plain if isinstance(plain, float) else None
-    plain = constant_of(given)
+    plain = constant_of(test_size_argument)
     return plain if isinstance(plain, int | float) and not isinstance(plain, bool) else None
 
 

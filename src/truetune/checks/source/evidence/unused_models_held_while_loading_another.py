@@ -125,9 +125,9 @@ def second_loads_beside_unused_models(module: Module) -> list[SecondLoad]:
     placed = _LoadPlacements(module)
     scopes = dict.fromkeys(scope for scope, _ in places)
     walks = [_HeldModelWalk(module, scope, places, placed) for scope in scopes]
-    found = [one for walk in walks for one in walk.run_body()]
+    second_loads = [one for walk in walks for one in walk.run_body()]
     unique: dict[ast.AST, SecondLoad] = {}
-    for one in found:
+    for one in second_loads:
         if not one.is_used_again:
             unique.setdefault(one.second.load, one)
     return list(unique.values())
@@ -230,8 +230,10 @@ class _LoadPlacements:
     def gpu_number(self, load: ast.Call) -> str:
         """The number of the GPU that a load names; empty where it names none, or the first."""
         call = self.module.flow.call(load)
-        given = call.keywords.get("device_map")
-        text = "" if given is None else repr(self.module.flow.value(given))
+        device_map_argument = call.keywords.get("device_map")
+        text = (
+            "" if device_map_argument is None else repr(self.module.flow.value(device_map_argument))
+        )
         statement = self.module.statement(load)
         match = DEVICE_NUMBER.search(text.strip("'")) or (
             DEVICE_NUMBER.search(ast.unparse(statement)) if statement is not None else None
@@ -361,12 +363,12 @@ class _HeldModelWalk:
 
     def _run_try(self, statement: ast.Try, state: _HeldByName) -> _HeldByName:
         """The state after a `try`: what is tried, and the other ways where it fails."""
-        tried = self._run_block([*statement.body, *statement.orelse], state.copy())
+        held_after_try = self._run_block([*statement.body, *statement.orelse], state.copy())
         for handler in statement.handlers:
-            tried = _states_merged_after_branches(
-                tried, self._run_block(handler.body, state.copy()), state
+            held_after_try = _states_merged_after_branches(
+                held_after_try, self._run_block(handler.body, state.copy()), state
             )
-        return self._run_block(statement.finalbody, tried)
+        return self._run_block(statement.finalbody, held_after_try)
 
     def _run_loop(self, statement: ast.stmt, state: _HeldByName) -> _HeldByName:
         """The state after a loop, whose body is run twice: its second pass meets what the first one
@@ -591,12 +593,12 @@ class _HeldModelWalk:
 
 def _values_result_may_hold(call: ast.Call) -> list[ast.expr]:
     """What the result of a call may hold: its arguments, and the object whose method it is."""
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
     if not isinstance(call.func, ast.Attribute):
-        return given
+        return arguments
     # `batch.to(model.device)` is no model; `accelerator.prepare(model)` is one.
     is_own_alone = call.func.attr in MODEL_GIVING_METHODS and call.func.attr != "prepare"
-    return [call.func.value] if is_own_alone else [*given, call.func.value]
+    return [call.func.value] if is_own_alone else [*arguments, call.func.value]
 
 
 def _line_of_load(model: HeldModel) -> int:

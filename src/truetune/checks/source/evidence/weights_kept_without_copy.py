@@ -237,8 +237,8 @@ def _training_steps(module: Module, kept: Binding) -> Iterator[ast.AST]:
             if is_optimizer or re.search(r"opt(im|imizer)?\w*$|engine$|scaler$", owner, re.I):
                 yield call.node
         elif TRAINING_NAME.search(name) and module.flow.function_called(call.node.func) is None:
-            given = (*call.args, *call.keywords.values())
-            is_given = any(isinstance(one, ast.Name) and one.id == source for one in given)
+            arguments = (*call.args, *call.keywords.values())
+            is_given = any(isinstance(one, ast.Name) and one.id == source for one in arguments)
             if is_given or _is_trainer_training_call(module, call):
                 yield call.node
 

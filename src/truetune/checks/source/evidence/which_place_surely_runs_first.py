@@ -37,19 +37,19 @@ Route = tuple[RouteStep, ...]
 
 def call_routes_to(module: Module, node: ast.AST) -> list[Route]:
     """The ways in which a place is reached, each from the inside out."""
-    found: list[Route] = []
+    routes: list[Route] = []
     waiting: list[Route] = [(_route_step_of(module, node),)]
-    while waiting and len(found) < MAX_ROUTES:
+    while waiting and len(routes) < MAX_ROUTES:
         route = waiting.pop(0)
         scope = route[-1].scope
         callers = (
             module.flow.calls_of_function_or_class(scope) if isinstance(scope, FUNCTIONS) else []
         )
         if not callers or len(route) > MAX_CALLERS:
-            found.append(route)
+            routes.append(route)
             continue
         waiting += [(*route, _route_step_of(module, caller)) for caller in callers[:MAX_ROUTES]]
-    return found
+    return routes
 
 
 def _route_step_of(module: Module, node: ast.AST) -> RouteStep:

@@ -212,7 +212,7 @@ def _patterns_tried_before(module: Module, call: Call) -> tuple[re.Pattern[str],
     if function is None:
         return ()
     text = ast.unparse(_searched_text_argument(call) or call.node)
-    found: list[re.Pattern[str]] = []
+    patterns: list[re.Pattern[str]] = []
     for other in regex_searches(module):
         if other.node is call.node or module.function_around(other.node) is not function:
             continue
@@ -221,8 +221,8 @@ def _patterns_tried_before(module: Module, call: Call) -> tuple[re.Pattern[str],
         pattern, searched = compiled_pattern_of_call(module, other), _searched_text_argument(other)
         if pattern is None or searched is None or ast.unparse(searched) != text:
             return None
-        found.append(pattern)
-    return tuple(found)
+        patterns.append(pattern)
+    return tuple(patterns)
 
 
 def _searched_text_argument(call: Call) -> ast.expr | None:

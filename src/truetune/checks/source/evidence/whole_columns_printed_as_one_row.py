@@ -61,11 +61,11 @@ def batched_functions(module: Module) -> Iterator[BatchedFunction]:
         is_batched = (
             call.method in ALWAYS_BATCHED or module.flow.value(call.keywords.get("batched")) is True
         )
-        given = call.argument(0, "function" if call.method == "map" else "transform")
-        if given is None or not is_batched:
+        transform_argument = call.argument(0, "function" if call.method == "map" else "transform")
+        if transform_argument is None or not is_batched:
             continue
         function = module.flow.function_that_expression_names(
-            _function_inside_partial(module, given)
+            _function_inside_partial(module, transform_argument)
         )
         if function is not None:
             yield _batched_function(module, call, function)
@@ -73,9 +73,9 @@ def batched_functions(module: Module) -> Iterator[BatchedFunction]:
 
 def _function_inside_partial(module: Module, expression: ast.expr) -> ast.expr:
     """The function inside `functools.partial(function, tokenizer=tokenizer)`."""
-    made = module.flow.producing_call(expression)
-    if made is not None and made.named("functools.partial") and len(made.args) == 1:
-        return made.args[0]
+    call = module.flow.producing_call(expression)
+    if call is not None and call.named("functools.partial") and len(call.args) == 1:
+        return call.args[0]
     return expression
 
 

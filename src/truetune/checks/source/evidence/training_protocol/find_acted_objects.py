@@ -276,12 +276,12 @@ def each_object_when_training_begins(event: Event) -> ActedObject:
 def model_of_optimizer(optimizer: Value | None) -> Value | None:
     """The one model whose parameters an optimizer was given; None where that is not known."""
     call_event = only_call_object_comes_from(optimizer)
-    given = (
+    params_argument = (
         call_event.argument(0, "params")
         if call_event is not None and call_event.named(*OPTIMIZERS)
         else None
     )
-    models = None if given is None else models_of_parameters(given)
+    models = None if params_argument is None else models_of_parameters(params_argument)
     return models[0] if models is not None and len(models) == 1 else None
 
 
@@ -330,16 +330,16 @@ def frozen_whole_model(event: Event) -> ActedObject:
     """The model all of whose weights one call freezes."""
     if not isinstance(event, CallEvent):
         return None
-    given = event.argument(0, "requires_grad")
-    is_off = given is not None and constant_of(given) is False
+    requires_grad_argument = event.argument(0, "requires_grad")
+    is_off = requires_grad_argument is not None and constant_of(requires_grad_argument) is False
     return event.receiver if is_off else None
 
 
 def unfrozen_part(event: Event) -> ActedObject:
     """The model of which a part is unfrozen."""
     if isinstance(event, CallEvent):
-        given = event.argument(0, "requires_grad")
-        is_on = given is None or constant_of(given) is True
+        requires_grad_argument = event.argument(0, "requires_grad")
+        is_on = requires_grad_argument is None or constant_of(requires_grad_argument) is True
         return (
             model_owning_weight_or_module(event.receiver)
             if is_on and event.receiver is not None

@@ -275,8 +275,8 @@ class _ObjectStates:
     def _forget_arguments(self, event: CallEvent) -> None:
         """Forget the states of what an unknown function is given."""
         scope = _later_run_function_id_of_event(event)
-        for given in (*event.args, *event.keywords.values()):
-            for tracked in self._objects_that_may_be_same(scope, key_of_object(given)):
+        for argument in (*event.args, *event.keywords.values()):
+            for tracked in self._objects_that_may_be_same(scope, key_of_object(argument)):
                 tracked.forget()
 
     def _move(self, tracked: TrackedObject, occurrence: Occurrence) -> None:

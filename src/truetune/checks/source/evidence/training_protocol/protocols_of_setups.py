@@ -168,8 +168,10 @@ def _model_called_or_given_to_trainer(event: Event) -> ActedObject:
 def _model_with_embedding_adapter(event: Event) -> ActedObject:
     """The model whose adapter trains a copy of its embedding or head (`modules_to_save`)."""
     settings = only_call_object_comes_from(argument_of(event, 1, "peft_config"))
-    given = None if settings is None else settings.keywords.get("modules_to_save")
-    names = None if given is None else constant_of(given)
+    modules_to_save_argument = (
+        None if settings is None else settings.keywords.get("modules_to_save")
+    )
+    names = None if modules_to_save_argument is None else constant_of(modules_to_save_argument)
     holds = isinstance(names, list | tuple) and not EMBEDDINGS.isdisjoint(map(str, names))
     return argument_of(event, 0, "model") if holds else None
 

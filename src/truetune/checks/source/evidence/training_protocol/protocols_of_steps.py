@@ -115,16 +115,22 @@ def _maker_of_accelerator(value: Value | None) -> CallEvent | None:
 
 def _takes_half_precision(call_event: CallEvent | None) -> bool:
     """Is an accelerator made for float16?"""
-    given = None if call_event is None else call_event.argument(-1, "mixed_precision")
-    return given is not None and constant_of(given) == "fp16"
+    mixed_precision_argument = (
+        None if call_event is None else call_event.argument(-1, "mixed_precision")
+    )
+    return mixed_precision_argument is not None and constant_of(mixed_precision_argument) == "fp16"
 
 
 def _accelerator_that_scales_losses(event: Event) -> ActedObject:
     """The accelerator that scales losses: for float16, or by its accumulation steps."""
     if not isinstance(event, CallEvent):
         return None
-    given = event.keywords.get("gradient_accumulation_steps")
-    steps = None if given is None else constant_of(given)
+    gradient_accumulation_steps_argument = event.keywords.get("gradient_accumulation_steps")
+    steps = (
+        None
+        if gradient_accumulation_steps_argument is None
+        else constant_of(gradient_accumulation_steps_argument)
+    )
     accumulates = isinstance(steps, int) and steps > 1
     return event.result if accumulates or _takes_half_precision(event) else None
 
@@ -141,8 +147,8 @@ def _sampler_with_fixed_epoch(event: Event) -> ActedObject:
     """The sampler whose `set_epoch` gets a number that is written in the loop."""
     if not isinstance(event, CallEvent) or not isinstance(event.node, ast.Call):
         return None
-    given = [*event.node.args, *(keyword.value for keyword in event.node.keywords)]
-    is_fixed = len(given) == 1 and isinstance(given[0], ast.Constant)
+    arguments = [*event.node.args, *(keyword.value for keyword in event.node.keywords)]
+    is_fixed = len(arguments) == 1 and isinstance(arguments[0], ast.Constant)
     in_loop = any(True for _ in event.frames("loop"))
     is_sampler = is_made_by(event.receiver, DISTRIBUTED_SAMPLERS)
     return event.receiver if is_fixed and in_loop and is_sampler else None
