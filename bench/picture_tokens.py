@@ -34,11 +34,12 @@ SIZES = 300
 MAX_SIDE, MAX_AREA = 4000, 2_500_000
 """Pixels of a picture that is made: larger ones only take longer"""
 EDGES = (
-    (4, 4), (5, 700), (700, 5), (28, 28), (27, 29), (42, 42), (56, 56), (14, 2800), (2800, 14), (10, 2000), (2000, 10),
-    (7, 1393), (7, 1407), (13, 2613), (336, 336), (337, 336), (336, 337), (224, 448), (384, 384), (364, 364), (365, 364),
-    (512, 512), (513, 511), (896, 896), (1024, 1024), (1025, 1024), (1456, 364), (364, 1457), (640, 480), (480, 640),
-    (1280, 720), (720, 1280), (1920, 1080), (1080, 1920), (1000, 1000), (999, 1001), (672, 336), (1008, 336), (300, 899),
-    (448, 1344), (1344, 448), (896, 448), (448, 898), (256, 512), (257, 511), (307, 256), (308, 256), (2000, 1200),
+    (4, 4), (5, 700), (700, 5), (28, 28), (27, 29), (42, 42), (56, 56), (14, 2800), (2800, 14), (10, 2000),
+    (2000, 10), (7, 1393), (7, 1407), (13, 2613), (336, 336), (337, 336), (336, 337), (224, 448), (384, 384),
+    (364, 364), (365, 364), (512, 512), (513, 511), (896, 896), (1024, 1024), (1025, 1024), (1456, 364),
+    (364, 1457), (640, 480), (480, 640), (1280, 720), (720, 1280), (1920, 1080), (1080, 1920), (1000, 1000),
+    (999, 1001), (672, 336), (1008, 336), (300, 899), (448, 1344), (1344, 448), (896, 448), (448, 898),
+    (256, 512), (257, 511), (307, 256), (308, 256), (2000, 1200),
 )  # fmt: skip
 """Sizes at which processors decide otherwise"""
 BOS = "[BOS]"
@@ -64,7 +65,9 @@ class Settings:
     """Further tokens that the processor writes"""
 
 
-ROWS_AND_COLUMNS = tuple(f"<row_{row}_col_{column}>" for row in range(1, 9) for column in range(1, 9))
+ROWS_AND_COLUMNS = tuple(
+    f"<row_{row}_col_{column}>" for row in range(1, 9) for column in range(1, 9)
+)
 IDEFICS_TOKENS = ("<fake_token_around_image>", "<image>", "<global-img>", *ROWS_AND_COLUMNS)
 QWEN_TOKENS = {"image_token": "<|image_pad|>", "video_token": "<|video_pad|>"}
 PIXTRAL_TOKENS = ("[IMG]", "[IMG_BREAK]", "[IMG_END]")
@@ -82,7 +85,8 @@ PINPOINTS = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
 ALL = (
     Settings(
         "Qwen-VL", "Qwen2-VL", "Qwen2VLProcessor", "Qwen2VLImageProcessor",
-        {"min_pixels": 3136, "max_pixels": 12845056, "patch_size": 14, "merge_size": 2}, {}, "<|image_pad|>", QWEN_TOKENS,
+        {"min_pixels": 3136, "max_pixels": 12845056, "patch_size": 14, "merge_size": 2}, {}, "<|image_pad|>",
+        QWEN_TOKENS,
     ),
     Settings(
         "Qwen-VL", "Qwen2.5-VL, max_pixels=1003520", "Qwen2_5_VLProcessor", "Qwen2VLImageProcessor",
@@ -159,7 +163,7 @@ def picture_sizes(count: int = SIZES) -> list[tuple[int, int]]:
         width, height = (round(4 * (MAX_SIDE / 4) ** drawn.random()) for _ in range(2))
         if width * height <= MAX_AREA:
             sizes.append((width, height))
-    return sizes
+    return list(dict.fromkeys(sizes))
 
 
 def small_tokenizer(settings: Settings) -> Tokenizer:
@@ -171,7 +175,9 @@ def small_tokenizer(settings: Settings) -> Tokenizer:
     # White space alone would be taken off, and line breaks are what some processors write between tiles.
     tokenizer.pre_tokenizer = pre_tokenizers.Split("\n", "isolated")
     names = dict.fromkeys((settings.placeholder, *settings.tokens.values(), *settings.others))
-    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
+    tokenizer.add_special_tokens(
+        [AddedToken(name, special=True, normalized=False) for name in names]
+    )
     return tokenizer
 
 
@@ -197,14 +203,19 @@ class Theirs:
         names = [settings.image_processor]
         if not with_torchvision:
             names.insert(0, f"{settings.image_processor}Pil")
-        image_processor = next(getattr(transformers, name) for name in names if hasattr(transformers, name))
+        image_processor = next(
+            getattr(transformers, name) for name in names if hasattr(transformers, name)
+        )
         tokenizer = transformers.PreTrainedTokenizerFast(
             tokenizer_object=small_tokenizer(settings),
             unk_token="[UNK]",
             bos_token=BOS,
             extra_special_tokens=dict(settings.tokens),
         )
-        parts: dict[str, Any] = {"image_processor": image_processor(**settings.of_images), "tokenizer": tokenizer}
+        parts: dict[str, Any] = {
+            "image_processor": image_processor(**settings.of_images),
+            "tokenizer": tokenizer,
+        }
         if settings.processor == "SmolVLMProcessor":
             parts["video_processor"] = None
         self.processor = _without_checks_of_parts(getattr(transformers, settings.processor))(
@@ -251,7 +262,9 @@ class Outcome:
         return self.their_seconds / max(self.own_seconds, 1e-9)
 
 
-def compare(settings: Settings, sizes: Sequence[tuple[int, int]], *, with_torchvision: bool) -> Outcome:
+def compare(
+    settings: Settings, sizes: Sequence[tuple[int, int]], *, with_torchvision: bool
+) -> Outcome:
     """Compare a family over some sizes."""
     theirs, own = Theirs(settings, with_torchvision=with_torchvision), own_tokens(settings)
     tokenizer = small_tokenizer(settings)
@@ -303,7 +316,9 @@ def outcomes(chosen: Sequence[str], count: int) -> Iterator[Outcome]:
         try:
             yield compare(settings, picture_sizes(count), with_torchvision=with_torchvision)
         except ImportError as error:
-            print(f"{settings.model}: left out: {str(error).strip().splitlines()[0]}", file=sys.stderr)
+            print(
+                f"{settings.model}: left out: {str(error).strip().splitlines()[0]}", file=sys.stderr
+            )
 
 
 def table_of(found: Sequence[Outcome]) -> str:
@@ -334,7 +349,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = []
     for one in outcomes(given.families, given.sizes):
         found.append(one)
-        print(f"{one.settings.model}: {len(one.different)} of {len(one.counts)} differ; x {one.ratio:,.0f}", flush=True)
+        print(
+            f"{one.settings.model}: {len(one.different)} of {len(one.counts)} differ; x {one.ratio:,.0f}",
+            flush=True,
+        )
         for size in one.different[:5]:
             print(f"  {size}: {one.counts[size]}")
     if given.table:

@@ -203,7 +203,9 @@ def _judgement_on_uncounted_media(media: Media, setup: Setup) -> Judgement:
     # It is told, and asked for by nobody: rules that a user's own limit asks for say so by themselves.
     return Judgement(
         not_judged=(
-            NotJudged("lengths of rows with media", reason, unlock=unlock, asked=False, always_told=True),
+            NotJudged(
+                "lengths of rows with media", reason, unlock=unlock, asked=False, always_told=True
+            ),
         )
     )
 
@@ -290,7 +292,10 @@ def _picture_tokens_of(tokenizer: Tokenizer) -> PictureTokenizer | UnknownProces
     if str(tokenizer.folder) == BYTE_TOKENIZER:
         return UnknownProcessor("no tokenizer is named", "name the model's folder with --tokenizer")
     found = load_picture_tokenizer(tokenizer.folder, tokenizer.config)
-    if isinstance(found, UnknownProcessor) or tokenizer.backend.token_to_id(found.placeholder) is not None:
+    if (
+        isinstance(found, UnknownProcessor)
+        or tokenizer.backend.token_to_id(found.placeholder) is not None
+    ):
         return found
     return UnknownProcessor(f"the tokenizer has no token {found.placeholder}")
 

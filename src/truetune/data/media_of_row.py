@@ -1,7 +1,7 @@
-"""Finds the images, sound and video of a row: in its columns, in the parts of its messages, and as placeholders in texts.
+"""Finds the images, sound and video of a row: in its columns, in the parts of its messages, and as marks in texts.
 
-Stacks keep them in different places. LLaVA has a column `image` and `<image>` in the turns; LLaMA-Factory and ms-swift a
-list `images` and as many `<image>`; TRL a list `images`, and parts `{"type": "image"}` in the contents, or plain
+Stacks keep them in different places. LLaVA has a column `image` and `<image>` in the turns; LLaMA-Factory and ms-swift
+a list `images` and as many `<image>`; TRL a list `images`, and parts `{"type": "image"}` in the contents, or plain
 contents before which it puts the parts itself; OpenAI's form has the source inside the part.
 """
 
@@ -37,8 +37,8 @@ SOURCE_KEYS = (
 )  # fmt: skip
 """Keys of a content part that hold what is meant; a part without one is a placeholder"""
 PLACEHOLDERS: Mapping[MediaKind, re.Pattern[str]] = {
-    # LLaVA, LLaMA-Factory and ms-swift write `<image>`; the others are tokens of Qwen, Pixtral, Gemma 3, Llama 4 and 3.2,
-    # Phi 3 and InternVL. A run of equal pad tokens is one picture whose tokens stand there already.
+    # LLaVA, LLaMA-Factory and ms-swift write `<image>`; the others are tokens of Qwen, Pixtral, Gemma 3, Llama 4 and
+    # 3.2, Phi 3 and InternVL. A run of equal pad tokens is one picture whose tokens stand there already.
     "image": re.compile(
         r"<image>|(?:<\|image_pad\|>)+|\[IMG\](?:\[IMG\]|\[IMG_BREAK\])*|<start_of_image>|<\|image\|>|<\|image_\d{1,3}\|>"
         r"|(?:<IMG_CONTEXT>)+|<ImageHere>"
@@ -82,7 +82,7 @@ class RowMedia:
         return [reference for reference in self.in_parts if reference.kind == kind]
 
     def in_order(self, kind: MediaKind) -> list[MediaReference]:
-        """The pictures in the order in which the model gets them: a part without a source takes the next of the column."""
+        """Those that the model gets, in order: a part without a source takes the next of the column."""
         held, parts = self.held(kind), self.parts(kind)
         if not parts:
             return held

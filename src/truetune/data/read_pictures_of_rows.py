@@ -1,7 +1,7 @@
 """Reads the pictures that rows name or hold: where each file is, and what its header says.
 
-A relative path is looked for in the folder that the settings name, beside the data file, one folder above it, and in the
-folder of the command, as the stacks do between them. Nothing is fetched: an address is `remote`, and said to be so.
+A relative path is looked for in the folder that the settings name, beside the data file, one folder above it, and in
+the folder of the command, as the stacks do between them. Nothing is fetched: an address is `remote`, and said to be so.
 Headers of files are kept for the rows and rules that follow; only some hundred bytes of each file are read.
 """
 
@@ -51,6 +51,8 @@ class Picture(NamedTuple):
     """Why it is no sound picture; empty where it is"""
     fingerprint: tuple[int, ...] = ()
     """Equal for equal files; empty where it was not read"""
+    is_in_row: bool = False
+    """Does the row hold its bytes, and no path?"""
 
 
 class RowPictures(NamedTuple):
@@ -71,7 +73,7 @@ class PictureReader:
     _pictures_of_last_rows: list[RowPictures] = field(default_factory=list)
 
     def pictures_of_rows(self, rows: Sequence[Conversation]) -> list[RowPictures]:
-        """The pictures of those rows that have any. The last list of rows is remembered, for several rules ask for it."""
+        """The pictures of those rows that have any. The last list is remembered: several rules ask for it."""
         if rows is not self._last_rows:
             self._pictures_of_last_rows = [
                 found for row in rows if (found := self.pictures_of_row(row)).pictures
@@ -88,11 +90,11 @@ class PictureReader:
         """One picture, by its bytes, its data URL or its path."""
         content, name = _content_and_name(reference.value)
         if content is not None:
-            return _picture_of_bytes(reference, content, name)
+            return _picture_of_bytes(reference, content, name)._replace(is_in_row=True)
         if not name:
             return Picture(reference, "unread", "a value of an unknown form")
         if is_base64_picture(name):
-            return _picture_of_base64(reference, name)
+            return _picture_of_base64(reference, name)._replace(is_in_row=True)
         if ADDRESS.match(name):
             return Picture(reference, "remote", name)
         return self._picture_of_file(name, row)._replace(reference=reference)

@@ -42,7 +42,7 @@ def repeat_picture_tokens(
             wanted = [repeat.start for repeat in rendering.repeats]
             # The token in which the character is: a picture's own token begins with it, as all special tokens do.
             tokens = first + np.searchsorted(starts[first:last], wanted, side="right") - 1
-            counts[tokens] = [repeat.count for repeat in rendering.repeats]
+            counts[tokens] = [repeat.times for repeat in rendering.repeats]
     totals = np.concatenate(([0], np.cumsum(counts)))
     longer = EncodedTexts(np.repeat(ids, counts), totals[offsets], np.repeat(starts, counts))
     return longer, np.repeat(source, counts), np.repeat(supervised, counts)

@@ -2,7 +2,7 @@
 
 Nothing is decoded, so a picture that would unpack to gigabytes costs what any other costs: some hundred bytes are read,
 and Pillow is not needed. Of PNG, JPEG, WebP and BMP it is also known whether the file ends before its picture does. The
-trade-off: damage in the middle of the pixels is not seen, and of TIFF, HEIC, AVIF and the like only the format is known.
+trade-off: damage in the middle of the pixels is not seen, and of TIFF, HEIC or AVIF only the format is known.
 """
 
 from __future__ import annotations
@@ -164,7 +164,9 @@ def _read_header(picture: _PictureBytes) -> PictureHeader:
     if header is None:
         raise PictureError(f"it is no picture: {_describe_other_content(head)}")
     if not header.is_size_known and header.colours is not None:
-        raise PictureError(f"its {header.format} header says {header.width} x {header.height} pixels")
+        raise PictureError(
+            f"its {header.format} header says {header.width} x {header.height} pixels"
+        )
     return header
 
 

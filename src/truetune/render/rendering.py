@@ -99,8 +99,8 @@ class Repeat(NamedTuple):
 
     start: int
     """The first character of the token"""
-    count: int
-    """How often it is repeated, once at least"""
+    times: int
+    """How often it stands there"""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ class Piece(NamedTuple):
     """A text that is written some times, one after the other."""
 
     text: str
-    count: int = 1
+    times: int = 1
 
 
 class PictureRefusedError(ValueError):
@@ -30,10 +30,10 @@ class PictureExpansion:
     def of(cls, pieces: Iterable[Piece]) -> PictureExpansion:
         """The expansion of these pieces, neighbours of the same text joined, empty ones left out."""
         joined = (
-            Piece(text, sum(piece.count for piece in same))
+            Piece(text, sum(piece.times for piece in same))
             for text, same in groupby(pieces, key=lambda piece: piece.text)
         )
-        return cls(tuple(piece for piece in joined if piece.text and piece.count))
+        return cls(tuple(piece for piece in joined if piece.text and piece.times))
 
     @property
     def text(self) -> str:
@@ -42,4 +42,4 @@ class PictureExpansion:
 
     def written_out(self) -> str:
         """The text as the processor writes it."""
-        return "".join(piece.text * piece.count for piece in self.pieces)
+        return "".join(piece.text * piece.times for piece in self.pieces)

@@ -58,9 +58,13 @@ FAMILIES = (
         ("Qwen2VLProcessor", "Qwen2_5_VLProcessor", "Qwen3VLProcessor"),
         ("Qwen2VLImageProcessor", "Qwen3VLImageProcessor"),
     ),
-    PictureFamily("Pixtral and Mistral 3", PixtralGrid, ("PixtralProcessor",), ("PixtralImageProcessor",)),
+    PictureFamily(
+        "Pixtral and Mistral 3", PixtralGrid, ("PixtralProcessor",), ("PixtralImageProcessor",)
+    ),
     PictureFamily("LLaVA", LlavaSquare, ("LlavaProcessor",)),
-    PictureFamily("LLaVA-NeXT", LlavaNextTiles, ("LlavaNextProcessor",), ("LlavaNextImageProcessor",)),
+    PictureFamily(
+        "LLaVA-NeXT", LlavaNextTiles, ("LlavaNextProcessor",), ("LlavaNextImageProcessor",)
+    ),
     PictureFamily(
         "Idefics 3 and SmolVLM",
         IdeficsTiles,

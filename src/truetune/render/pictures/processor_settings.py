@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from truetune.errors import TokenizerError
 from truetune.render.find_tokenizer_folder import read_json
 
 PREPROCESSOR_CONFIG, PROCESSOR_CONFIG = "preprocessor_config.json", "processor_config.json"
@@ -58,7 +57,11 @@ class ProcessorSettings:
         if isinstance(value, int) and not isinstance(value, bool):
             return {"height": value, "width": value}
         if isinstance(value, dict):
-            return {key: _whole_number(side, f"{name}.{key}") for key, side in value.items() if side is not None}
+            return {
+                key: _whole_number(side, f"{name}.{key}")
+                for key, side in value.items()
+                if side is not None
+            }
         return {}
 
     def token(self, name: str, default: str) -> str:
@@ -67,7 +70,9 @@ class ProcessorSettings:
         return self.tokens.get(name) or (own if isinstance(own, str) and own else default)
 
 
-def read_processor_settings(folder: Path, tokenizer_config: Mapping[str, Any]) -> ProcessorSettings | None:
+def read_processor_settings(
+    folder: Path, tokenizer_config: Mapping[str, Any]
+) -> ProcessorSettings | None:
     """The settings of the processor in a folder; None where it has no image processor.
 
     Raises:
@@ -80,7 +85,10 @@ def read_processor_settings(folder: Path, tokenizer_config: Mapping[str, Any]) -
     if of_images is None:
         return None
     named = (of_images.get("image_processor_type"), of_images.get("feature_extractor_type"))
-    classes = [(source or {}).get("processor_class") for source in (processor, preprocessor, tokenizer_config)]
+    classes = [
+        (source or {}).get("processor_class")
+        for source in (processor, preprocessor, tokenizer_config)
+    ]
     return ProcessorSettings(
         processor_class=next((name for name in classes if isinstance(name, str) and name), ""),
         image_processor_class=CLASS_SUFFIX.sub("", str(next(filter(None, named), ""))),
@@ -106,6 +114,11 @@ def _whole_number(value: Any, name: str, default: int | None = None) -> int:
     """A whole number above 0, or the default where there is none. Raises ProcessorSettingError."""
     if value is None and default is not None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 0:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or value != int(value)
+        or value < 0
+    ):
         raise ProcessorSettingError(f"{name} is {value!r}")
     return int(value)

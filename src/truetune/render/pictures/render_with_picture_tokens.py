@@ -53,7 +53,9 @@ class PictureRenderer:
             if written is None:
                 continue
             try:
-                renderings = [self._expand(one, expansions) for one in self.renderer.render(written)]
+                renderings = [
+                    self._expand(one, expansions) for one in self.renderer.render(written)
+                ]
             except TemplateError:
                 if written is row:
                     raise
@@ -129,8 +131,8 @@ def replace_in_rendering(rendering: Rendering, replacements: Sequence[Replacemen
         sources.append(Source.IMAGE)
         places.append(("", -1))
         for piece in replacement.expansion.pieces:
-            if piece.count > 1:
-                repeats.append(Repeat(length, piece.count))
+            if piece.times > 1:
+                repeats.append(Repeat(length, piece.times))
             pieces.append(piece.text)
             length += len(piece.text)
         at = replacement.end

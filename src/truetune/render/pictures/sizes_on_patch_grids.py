@@ -50,7 +50,9 @@ class QwenGrid:
         """Both sides as multiples of a token's square, the area within the bounds. Raises PictureRefusedError."""
         ratio = max(height, width) / min(height, width)
         if ratio > MAX_ASPECT_RATIO:
-            raise PictureRefusedError(f"its sides are {ratio:.0f} : 1, and the processor takes {MAX_ASPECT_RATIO} : 1")
+            raise PictureRefusedError(
+                f"its sides are {ratio:.0f} : 1, and the processor takes {MAX_ASPECT_RATIO} : 1"
+            )
         side = self.patch * self.merge
         high, wide = round(height / side) * side, round(width / side) * side
         if high * wide > self.max_pixels:
@@ -91,6 +93,8 @@ class PixtralGrid:
             height, width = math.floor(height / ratio), math.floor(width / ratio)
         rows, columns = (height - 1) // self.square + 1, (width - 1) // self.square + 1
         if not rows or not columns:
-            raise PictureRefusedError("it is so narrow that nothing is left of it once it is shrunk")
+            raise PictureRefusedError(
+                "it is so narrow that nothing is left of it once it is shrunk"
+            )
         row = [Piece(self.token, columns), Piece(self.row_end)]
         return PictureExpansion.of([*row * (rows - 1), Piece(self.token, columns), Piece(self.end)])

@@ -122,7 +122,9 @@ class IdeficsTiles:
             height = math.ceil(height / tile) * tile
             width = math.ceil(int(height * ratio) / tile) * tile
         if not width or not height:
-            raise PictureRefusedError("it is so narrow that nothing is left of it once it is shrunk")
+            raise PictureRefusedError(
+                "it is so narrow that nothing is left of it once it is shrunk"
+            )
         if height <= tile and width <= tile:
             return 0, 0
         return height // tile, width // tile
@@ -146,7 +148,7 @@ class IdeficsTiles:
 
 
 class InternTiles:
-    """InternVL: the grid of tiles whose shape is nearest to the picture's, and the whole picture where it has several."""
+    """InternVL: the grid of tiles whose shape is nearest to the picture's, and the whole where it has several."""
 
     def __init__(self, settings: ProcessorSettings) -> None:
         """Read the settings. Raises ProcessorSettingError."""
@@ -241,7 +243,7 @@ class Llama4Tiles:
 
     @cached_property
     def _canvases(self) -> np.ndarray:
-        """(canvases, 2) rows and columns of tiles, grouped by their shape in the order in which shapes are first met."""
+        """(canvases, 2) rows and columns of tiles, by their shape, in the order in which shapes are met."""
         by_shape: dict[float, list[tuple[int, int]]] = {}
         for tiles in range(self.most, 0, -1):
             for rows in range(1, tiles + 1):
@@ -255,10 +257,9 @@ class Llama4Tiles:
         pixels = (self._canvases * self.tile).astype(np.float32)
         scales = np.minimum(pixels[:, 0] / np.float32(height), pixels[:, 1] / np.float32(width))
         growing = scales[scales >= 1]
-        if len(growing):
-            chosen = growing.max() if self.is_largest else growing.min()
-        else:
-            chosen = scales.max()
+        # A small picture is enlarged as little as possible, a large one is shrunk as little as possible.
+        is_least = len(growing) > 0 and not self.is_largest
+        chosen = growing.min() if is_least else scales.max()
         fitting = self._canvases[scales == chosen]
         rows, columns = fitting[np.argmin(fitting[:, 0] * fitting[:, 1])]
         return int(rows), int(columns)
