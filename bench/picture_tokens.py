@@ -12,11 +12,13 @@ is named, and left out.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -279,9 +281,9 @@ def compare(
         ids = None if found is None else tokenizer.encode(found.written_out()).ids
         if ids != expected:
             different.append(size)
-        counts[size] = None if expected is None else (len(expected), _most_frequent(expected))
+        counts[size] = None if expected is None else (len(expected), most_frequent(expected))
     began = time.perf_counter()
-    # Computed anew: the kept ones would make this look faster than it is.
+    # Computed once more: the kept ones would make this look faster than it is.
     compute = getattr(own.expand, "__wrapped__", own.expand)
     for size in sizes:
         _expansion_or_none(own, size, compute)
@@ -300,16 +302,14 @@ def _expansion_or_none(
         return None
 
 
-def _most_frequent(ids: Sequence[int]) -> int:
+def most_frequent(ids: Sequence[int]) -> int:
     """How often the most frequent id stands there: that of the picture."""
-    return max(map(ids.count, set(ids)), default=0)
+    return max(Counter(ids).values(), default=0)
 
 
 def outcomes(chosen: Sequence[str], count: int) -> Iterator[Outcome]:
     """Compare the families that are chosen; one whose packages are missing is named and left out."""
-    import transformers.utils
-
-    with_torchvision = transformers.utils.is_torchvision_available()
+    with_torchvision = importlib.util.find_spec("torchvision") is not None
     for settings in ALL:
         if chosen and not any(name.lower() in settings.family.lower() for name in chosen):
             continue

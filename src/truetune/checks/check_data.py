@@ -5,6 +5,7 @@ template sees every batch.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, zip_longest
@@ -27,7 +28,7 @@ from truetune.checks.run_data_rules import BrokenLines, DataRules
 from truetune.checks.tokens_with_text_source_and_label import make_token_views
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.count_media import Media
-from truetune.data.read_pictures_of_rows import PictureReader
+from truetune.data.read_pictures_of_rows import PictureReader, PictureState
 from truetune.data.read_rows_as_conversations import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.render_and_encode_in_two_threads import (
@@ -140,8 +141,11 @@ def _check_data(
     )
     encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
     tally, labels = DataStats(limit), LearnedTokenCounter(spec, setup.tokenizer, setup.trainer)
+    states: Counter[PictureState] = Counter()
     for batch in stream_batches(stream, _renderer_of_rows(setup), encoder):
         tally.add(labels.relabel_and_count(batch))
+        for _, pictures in setup.pictures.pictures_of_rows(batch.rows):
+            states.update(picture.state for picture in pictures)
         rules.judge_batch(batch)
     rules.raise_if_all_broken()
     lengths, learned = tally.lengths(), labels.counts()
@@ -152,6 +156,7 @@ def _check_data(
             broken.as_not_judged(),
             Judgement(not_judged=tuple(map(_not_judged_empty_file, empty))),
             _judgement_on_uncounted_media(tally.media, setup),
+            _judgement_on_unread_pictures(states),
         ]
     )
     return DataReport(
@@ -192,20 +197,50 @@ def _judgement_on_uncounted_media(media: Media, setup: Setup) -> Judgement:
     """That images, sound or video are left out of all lengths; empty where the rows hold none of which this is so."""
     if not media:
         return Judgement()
-    reason = media.note_on_lengths
-    unlock = COUNT_IN_BATCHES
+    reason, unlock = media.note_on_lengths, COUNT_IN_BATCHES
     processor = setup.picture_tokens
-    if media.images and isinstance(processor, UnknownProcessor):
-        reason += f": {processor.reason}"
-        unlock = processor.unlock or unlock
-    elif media.images:
-        reason += f": the {processor.family} processor, or their own size, is not known for each"
+    if media.images:
+        if isinstance(processor, UnknownProcessor):
+            reason += f": {processor.reason}"
+            unlock = processor.unlock or unlock
+        else:
+            reason += (
+                f": the size of each, or how the {processor.family} processor cuts it, is not known"
+            )
     # It is told, and asked for by nobody: rules that a user's own limit asks for say so by themselves.
     return Judgement(
         not_judged=(
             NotJudged(
                 "lengths of rows with media", reason, unlock=unlock, asked=False, always_told=True
             ),
+        )
+    )
+
+
+def _judgement_on_unread_pictures(states: Counter[PictureState]) -> Judgement:
+    """That pictures were not opened: those at addresses, of other formats, and all where no file is found."""
+    told: list[tuple[int, str, str]] = [
+        (
+            states["remote"],
+            "are at addresses, which truetune does not fetch",
+            "save them beside the data",
+        ),
+        (states["unread"], "are of a form or format that truetune does not read", ""),
+    ]
+    if states["missing"] == states.total():
+        unlock = "name their folder: media_dir in truetune.yaml"
+        told.append((states["missing"], "are not beside the data", unlock))
+    return Judgement(
+        not_judged=tuple(
+            NotJudged(
+                "pictures",
+                f"{count:,} of {states.total():,} {text}",
+                unlock=unlock,
+                asked=False,
+                always_told=True,
+            )
+            for count, text, unlock in told
+            if count
         )
     )
 

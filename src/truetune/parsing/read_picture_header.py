@@ -58,8 +58,8 @@ ISO_MEDIA_BRANDS = {
 """Brands behind `ftyp` at the fourth byte"""
 NO_PICTURES = (
     (b"version https://git-lfs", "a pointer of Git LFS: the picture was never fetched"),
-    (b"<!doctype html", "a page of HTML, as a server sends it in place of a picture that it lacks"),
-    (b"<html", "a page of HTML, as a server sends it in place of a picture that it lacks"),
+    (b"<!doctype html", "a page of HTML, which a server sends if it lacks the picture"),
+    (b"<html", "a page of HTML, which a server sends if it lacks the picture"),
     (b"<?xml", "XML or SVG, which has no pixels"),
     (b"<svg", "SVG, which has no pixels"),
     (b"%pdf-", "a PDF document"),

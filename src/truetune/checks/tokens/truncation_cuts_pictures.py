@@ -90,7 +90,7 @@ class TruncationCutsPictures(DataRule):
             self.cut += 1
             self.most = max(self.most, int(batch.lengths[i]))
             if len(self.cases) < MAX_CASES:
-                text = f"{batch.lengths[i]:,} tokens; {lost:,} of {counts[i]:,} of its pictures are cut"
+                text = f"{batch.lengths[i]:,} tokens; {lost:,} of the {counts[i]:,} of its pictures are cut"
                 self.cases.append(case_in_example(batch, i, limit, text))
 
     def unmet(self) -> Unmet | None:

@@ -1,4 +1,4 @@
-"""PictureExpansion: what a processor writes in place of a picture's placeholder."""
+"""PictureExpansion: what a processor writes for a picture's placeholder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PictureRefusedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PictureExpansion:
-    """What a processor writes in place of a picture's placeholder."""
+    """What a processor writes for a picture's placeholder."""
 
     pieces: tuple[Piece, ...]
     """A piece of more than one copy is a token of the picture itself; the others are marks around it"""

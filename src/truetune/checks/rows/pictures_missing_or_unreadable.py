@@ -9,8 +9,8 @@ fetched from an address.
 If none of the files is found, the folder is not known, and nothing is reported: name it as `media_dir`.
 
 ## Why it is bad
-The training stops at the row, perhaps after hours. Where a script catches the error, the row is trained without its
-picture, or with a grey one, and its answer teaches the model to make things up.
+The training stops at the row, perhaps hours later. Where a script catches the error, the row is trained without its
+picture, or with a grey one, and its answer teaches the model to guess.
 
 ## Example
 ```yaml
@@ -48,10 +48,10 @@ from truetune.data.conversation import Origin
 from truetune.data.read_pictures_of_rows import Picture
 from truetune.encoding.batch import Batch
 
-MISSING, DAMAGED = "missing", "damaged"
+MISSING, UNREADABLE = "missing", "unreadable"
 
 
-class PicturesMissingOrDamaged(DataRule):
+class PicturesMissingOrUnreadable(DataRule):
     code = "ROW301"
     fault = Fault.PICTURES_DO_NOT_REACH_MODEL
     symptoms = ("nothing-is-learned",)
@@ -62,7 +62,7 @@ class PicturesMissingOrDamaged(DataRule):
         super().__init__(setup)
         self.judged = self.files_there = 0
         self.counts: Counter[str] = Counter()
-        self.cases: dict[str, list[Case]] = {MISSING: [], DAMAGED: []}
+        self.cases: dict[str, list[Case]] = {MISSING: [], UNREADABLE: []}
 
     def add_batch(self, batch: Batch) -> None:
         """Count the pictures of a batch's rows that are not there, or not whole."""
@@ -78,7 +78,7 @@ class PicturesMissingOrDamaged(DataRule):
         self.files_there += picture.state != MISSING and not picture.is_in_row
         if not picture.problem:
             return
-        fault = MISSING if picture.state == MISSING else DAMAGED
+        fault = MISSING if picture.state == MISSING else UNREADABLE
         self.counts[fault] += 1
         if len(self.cases[fault]) < MAX_CASES:
             text = f"{picture.reference.place}: {picture.name}: {picture.problem}"
@@ -99,8 +99,8 @@ class PicturesMissingOrDamaged(DataRule):
         return None
 
     def measurement_if_clean(self) -> Measurement:
-        """How many pictures are missing or damaged."""
-        return make_count_measurement("pictures that are missing or damaged", 0, self.judged)
+        """How many pictures are missing or unreadable."""
+        return make_count_measurement("pictures that are missing or unreadable", 0, self.judged)
 
     def findings(self) -> Iterator[Finding]:
         says = {
@@ -108,7 +108,7 @@ class PicturesMissingOrDamaged(DataRule):
                 "are not where the rows say",
                 "correct the paths, or leave out rows whose picture is lost",
             ),
-            DAMAGED: (
+            UNREADABLE: (
                 "are no pictures, or not whole",
                 "fetch these files again, or leave out their rows",
             ),
