@@ -64,6 +64,8 @@ MAX_REPORT_ROWS, MAX_PAGE_ROWS = 24, 600
 NEAR_ROWS, SEQUENTIAL_ROWS = 5_000, 50_000
 """A report has those up to this row; a page has all, those from this row on without reading what stands before them."""
 
+UNCOUNTED_MEDIA = "lengths of rows with media"
+"""What a verdict calls lengths that leave images, sound or video out"""
 Progress = Callable[[int, int, int], None]
 """Called with rows done, bytes read, bytes in all."""
 
@@ -211,7 +213,7 @@ def _judgement_on_uncounted_media(media: Media, setup: Setup) -> Judgement:
     return Judgement(
         not_judged=(
             NotJudged(
-                "lengths of rows with media", reason, unlock=unlock, asked=False, always_told=True
+                UNCOUNTED_MEDIA, reason, unlock=unlock, asked=False, always_told=True
             ),
         )
     )
