@@ -108,6 +108,7 @@ PLACES_CASES: dict[str, tuple[list[Any], TrainerName | None, list[str]]] = {
         [{"messages": chat("<video>a", "x"), "videos": ["a.mp4"]}, {"messages": chat("<video>a", "x"), "videos": []}],
         None, ["warning"],
     ),
+    "LLaVA's video": ([llava("<image>\nWhat?", video="a.mp4")], None, []),
     "sound": ([{"messages": chat("<audio>a", "x"), "audios": ["a.wav"]}], None, []),
 }  # fmt: skip
 
@@ -263,6 +264,15 @@ def test_a_picture_of_unknown_size_leaves_its_row_uncounted(model: Path, tmp_pat
     told = {part.what: part for part in judged.not_judged if part.always_told}
     assert told["pictures"].reason == "1 of 4 are at addresses, which truetune does not fetch"
     assert "the tokens of 1 image are not counted" in told["lengths of rows with media"].reason
+
+
+def test_for_llama_factory_tokens_are_not_counted(model: Path, tmp_path: Path) -> None:
+    rows = [stack_rows("LLaMA-Factory and ms-swift", number) for number in range(4)]
+    judged = report(model, tmp_path, rows, select=RULES, trained_by="llama-factory")
+    assert judged.lengths.media == Media(4, images=4)
+    assert not judged.findings
+    (part,) = (part for part in judged.not_judged if part.always_told)
+    assert "image_max_pixels" in part.reason
 
 
 def test_without_a_processor_the_verdict_says_what_is_missing(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ from truetune.render.pictures.render_with_picture_tokens import PictureRenderer
 from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run, make_probes
 from truetune.render.tokenizer import Tokenizer, with_special_tokens_set
 from truetune.settings.run_spec import RunSpec
+from truetune.trainers import TrainerFacts
 
 # Chosen, not measured: a reader looks at a few dozen rows, and the page stays small.
 PAGE_ROWS = 1_000
@@ -64,6 +65,10 @@ MAX_REPORT_ROWS, MAX_PAGE_ROWS = 24, 600
 NEAR_ROWS, SEQUENTIAL_ROWS = 5_000, 50_000
 """A report has those up to this row; a page has all, those from this row on without reading what stands before them."""
 
+SHRUNK_BY_LLAMA_FACTORY = UnknownProcessor(
+    "LLaMA-Factory makes pictures smaller before the processor gets them (image_max_pixels), by rules that truetune"
+    " does not compute"
+)
 UNCOUNTED_MEDIA = "lengths of rows with media"
 """What a verdict calls lengths that leave images, sound or video out"""
 Progress = Callable[[int, int, int], None]
@@ -212,9 +217,7 @@ def _judgement_on_uncounted_media(media: Media, setup: Setup) -> Judgement:
     # It is told, and asked for by nobody: rules that a user's own limit asks for say so by themselves.
     return Judgement(
         not_judged=(
-            NotJudged(
-                UNCOUNTED_MEDIA, reason, unlock=unlock, asked=False, always_told=True
-            ),
+            NotJudged(UNCOUNTED_MEDIA, reason, unlock=unlock, asked=False, always_told=True),
         )
     )
 
@@ -314,18 +317,23 @@ def load_tokenizer_and_template(spec: RunSpec, *, only_reference: bool = False) 
             with_special_tokens_set(session.tokenizer, spec.training.special_tokens), spec
         )
     session = replace(session, only_reference=only_reference)
+    trainer = trainer_facts_named_by_package_for_pairs(spec)
     return Setup(
         spec,
         session.tokenizer,
         session,
-        trainer_facts_named_by_package_for_pairs(spec),
+        trainer,
         pictures=PictureReader(spec.media_dir),
-        picture_tokens=_picture_tokens_of(session.tokenizer),
+        picture_tokens=_picture_tokens_of(session.tokenizer, trainer),
     )
 
 
-def _picture_tokens_of(tokenizer: Tokenizer) -> PictureTokenizer | UnknownProcessor:
+def _picture_tokens_of(
+    tokenizer: Tokenizer, trainer: TrainerFacts
+) -> PictureTokenizer | UnknownProcessor:
     """What the processor beside a tokenizer makes of pictures, or why that is not known."""
+    if trainer.name == "llama-factory":
+        return SHRUNK_BY_LLAMA_FACTORY
     if str(tokenizer.folder) == BYTE_TOKENIZER:
         return UnknownProcessor("no tokenizer is named", "name the model's folder with --tokenizer")
     found = load_picture_tokenizer(tokenizer.folder, tokenizer.config)

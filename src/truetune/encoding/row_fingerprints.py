@@ -96,11 +96,7 @@ def make_fingerprints(
     # Entries of an empty sketch stay, for they say "nothing".
     is_bad = np.array([row.label is False for row in rows], dtype=np.bool_)
     phrases[is_bad] ^= phrases[is_bad] != EMPTY_SKETCH
-    # The same question on another picture is another row.
-    for number, mark in enumerate(marks):
-        if mark:
-            has_phrases = phrases[number] != EMPTY_SKETCH
-            phrases[number] ^= has_phrases * np.uint32(int(mark[:7], 16))
+    _tell_phrases_apart_by_media(phrases, marks)
     return Fingerprints(
         exact=_hash_texts(joined),
         normal=_hash_texts([text.lower().translate(_NOISE) for text in joined]),
@@ -111,6 +107,19 @@ def make_fingerprints(
         ),
         answer_phrases=answers,
     )
+
+
+def _tell_phrases_apart_by_media(phrases: NDArray[np.uint32], marks: Sequence[str]) -> None:
+    """Change the sketches of rows with pictures: the same question on another picture is another row.
+
+    Args:
+        phrases: (rows, HASHES), changed in place.
+        marks: (rows,) hexadecimal digits, or nothing for a row without pictures.
+    """
+    for number, mark in enumerate(marks):
+        if mark:
+            has_phrases = phrases[number] != EMPTY_SKETCH
+            phrases[number] ^= has_phrases * np.uint32(int(mark[:7], 16))
 
 
 def word_sketches(

@@ -77,7 +77,6 @@ class PlacesAndMedia(NamedTuple):
     kind: MediaKind
     places: int
     media: int
-    is_by_parts: bool
 
     def __str__(self) -> str:
         """`2 places and 1 image`"""
@@ -165,12 +164,16 @@ class PicturesDoNotMatchPlaceholders(DataRule):
 def _places_and_media_of_row(row: Conversation, media: RowMedia) -> Iterator[PlacesAndMedia]:
     """The places and media of each kind that a row has any of."""
     texts = list(texts_of_row(row))
+    marks = {kind: count_placeholders(texts, kind) for kind in MEDIA_KINDS}
+    if not media.count("image") and not marks["video"] and media.held("video"):
+        # LLaVA's sets of videos write <image> for a video too.
+        marks["video"], marks["image"] = marks["image"], 0
     for kind in MEDIA_KINDS:
         held, parts = len(media.held(kind)), media.parts(kind)
         bare = sum(part.value is None for part in parts)
         if not parts:
-            yield PlacesAndMedia(kind, count_placeholders(texts, kind), held, is_by_parts=False)
+            yield PlacesAndMedia(kind, marks[kind], held)
         elif bare:
             # Parts with a source of their own need no column; where a column has one for each part, it counts them too.
             is_counted_whole = held == len(parts)
-            yield PlacesAndMedia(kind, held if is_counted_whole else bare, held, is_by_parts=True)
+            yield PlacesAndMedia(kind, held if is_counted_whole else bare, held)

@@ -3,7 +3,7 @@
 ## What it does
 Compares the sides of each picture, from the header of its file. It is an error if the processor of the model raises an
 error on a picture of that size, as Qwen's do above 200 : 1, and a warning above that ratio if the processor is not
-known.
+known. LLaMA-Factory changes the shape of such pictures itself, so they are not reported for it.
 
 ## Why it is bad
 The training stops at the row. Processors that take such a picture squeeze it into a square: of a line of text 600
@@ -72,7 +72,8 @@ class PicturesTooNarrow(DataRule):
 
     def _why_too_narrow(self, picture: Picture) -> str:
         """Why a picture is too narrow, which is counted; empty where it is not."""
-        if picture.header is None:
+        # LLaMA-Factory makes such a picture less narrow before the processor gets it.
+        if picture.header is None or self.setup.trainer.name == "llama-factory":
             return ""
         width, height = picture.header.shown_size
         processor = self.setup.picture_tokens
