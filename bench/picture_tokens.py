@@ -220,7 +220,7 @@ class Theirs:
         }
         if settings.processor == "SmolVLMProcessor":
             parts["video_processor"] = None
-        self.processor = _without_checks_of_parts(getattr(transformers, settings.processor))(
+        self.processor = without_checks_of_parts(getattr(transformers, settings.processor))(
             **parts, **settings.of_processor
         )
 
@@ -239,7 +239,7 @@ class Theirs:
         return [id for id in ids if id != self.processor.tokenizer.bos_token_id]
 
 
-def _without_checks_of_parts(processor: Any) -> Any:
+def without_checks_of_parts(processor: Any) -> Any:
     """The class of a processor, which takes any tokenizer and no processor of videos."""
 
     def accept(self: Any, name: str, part: Any) -> None: ...

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.picture_tokens import without_checks_of_parts
 from tests import parts
 from tests.pictures import chat, data_url, grey_png, write_rows
 from truetune.checks.check_data import check, load_tokenizer_and_template
@@ -28,6 +29,8 @@ from truetune.demo import TOKENIZER
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.render_and_encode_in_two_threads import make_batch
+from truetune.render.pictures.picture_families import PictureTokenizer
+from truetune.render.pictures.render_with_picture_tokens import PictureRenderer
 from truetune.render.rendering import Source
 from truetune.settings.run_spec import RunSpec
 from truetune.trainers import TRAINERS, TrainerName
@@ -297,3 +300,31 @@ def test_equal_questions_on_other_pictures_are_no_copies(setup: Setup) -> None:
     assert len(set(prints.exact.tolist())) == len(set(prints.prompt.tolist())) == 2
     assert prints.phrases[0].tolist() != prints.phrases[1].tolist()
     assert len(set(prints.answer.tolist())) == 1
+
+
+# 6 s of processor time: transformers loads a tokenizer with 248,000 entries, and its own processor cuts the pictures.
+def test_whole_rows_have_the_ids_of_the_processor(model: Path, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    transformers = pytest.importorskip("transformers")
+    processor = without_checks_of_parts(transformers.Qwen3VLProcessor)(
+        image_processor=transformers.Qwen2VLImageProcessorPil(
+            patch_size=16, merge_size=2, size=MINIMUM
+        ),
+        tokenizer=transformers.AutoTokenizer.from_pretrained(str(model)),
+    )
+    setup = load_tokenizer_and_template(RunSpec(tokenizer=str(model)))
+    assert isinstance(setup.picture_tokens, PictureTokenizer)
+    renderer = PictureRenderer(setup.probes.renderer(), setup.picture_tokens, setup.pictures)
+    for number in range(4):
+        (tmp_path / f"{number}.png").write_bytes(grey_png(224 + 64 * number, 224))
+    path = write_rows(
+        tmp_path / "data.jsonl", [stack_rows("TRL, parts", number) for number in range(4)]
+    )
+    rows = list(read_conversations([str(path)]))
+    batch = make_batch(rows, renderer, Encoder(setup.tokenizer.backend))
+    for number, row in enumerate(rows):
+        text = processor.tokenizer.apply_chat_template(row.messages, tokenize=False)
+        picture = image.open(tmp_path / f"{number}.png").convert("RGB")
+        expected = processor(images=[picture], text=[text])["input_ids"][0]
+        own = batch.ids[batch.offsets[number] : batch.offsets[number + 1]]
+        assert own.tolist() == list(expected)
