@@ -45,6 +45,7 @@ def record(
     prepared: list[Rows] | None = None,
     kind: str = "sft",
     special: dict[str, Any] | None = None,
+    config: dict[str, Any] | None = None,
 ) -> Record:
     """A record of some batches; `prepared` are the rows of each as the collator got them."""
     prepared = prepared or [[] for _ in batches]
@@ -55,7 +56,7 @@ def record(
     facts = {
         "rank": 0, "world": 1, "versions": {}, "args": {}, "notes": [],
         "trainer": {"class": None, "bases": [], "kind": kind, "collator": "x.y"},
-        "model": {"config": {}, "generation_config": None, "class": "x.y", "attention": "sdpa",
+        "model": {"config": config or {}, "generation_config": None, "class": "x.y", "attention": "sdpa",
                   "dtype": "float32", "trainable": 1, "parameters": 1},
         "tokenizer": {"pad": pad, "bos": None, "eos": None, "padding_side": "right", **(special or {})},
         "data": {"given": {"rows": len(rows), "columns": None}, "prepared": {"rows": count, "columns": None},

@@ -272,3 +272,14 @@ def test_text_of_answers_is_named() -> None:
     (sample,) = placed("qwen3", [{"input_ids": torch.tensor([ids])}], ROWS)
     owner = next(i for i, field in enumerate(sample.fields) if field.path == "messages[1].content")
     assert text_of(sample, sample.field == owner) == ROWS[0]["messages"][1]["content"]
+
+
+def test_tokens_of_pictures_are_no_template_text() -> None:
+    ids, *_ = ids_of("qwen3", ROWS)
+    picture = probes_of("qwen3").tokenizer.backend.token_to_id("<|image_pad|>")
+    with_picture = [*ids[:3], *[picture] * 5, *ids[3:]]
+    batch = {"input_ids": torch.tensor([with_picture]), "labels": torch.tensor([with_picture])}
+    (known,) = placed("qwen3", [batch], ROWS, config={"image_token_id": picture})
+    assert (known.source == Source.IMAGE).tolist() == [id == picture for id in with_picture]
+    (unknown,) = placed("qwen3", [batch], ROWS)
+    assert Source.IMAGE not in unknown.source

@@ -40,7 +40,7 @@ ROWS: dict[str, tuple[dict[str, Any], Media]] = {
         Media(1, images=1),
     ),
     "a column alone": (
-        {"messages": chat("<image>What?", "It is."), "images": ["a", "b"]},
+        {"messages": chat("<image><image>What?", "It is."), "images": ["a", "b"]},
         Media(1, images=2),
     ),
     "a path": ({"messages": chat("What?", "It is."), "image": "a.png"}, Media(1, images=1)),

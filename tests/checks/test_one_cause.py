@@ -21,6 +21,7 @@ from truetune.data.conversation import Origin
 BESIDES: dict[str, tuple[str, ...]] = {
     # Their faults are seen over many rows, and an example of copies is short.
     "labels-are-inconsistent": ("duplicate-rows", "few-distinct-answers"),
+    "one-picture-in-all-rows": ("duplicate-rows", "few-distinct-answers"),
     "json-answers-differ-in-form": ("duplicate-rows", "few-distinct-answers"),
     "answer-contradicts-its-reasoning": ("duplicate-rows",),
     "tool-turns-ignore-each-other": ("duplicate-rows",),

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.pictures import grey_png
+
 ROW = {
     "messages": [
         {"role": "user", "content": "Is it open?"},
@@ -98,6 +100,20 @@ def _rows(path: Path) -> Any:
     from truetune.data.read_rows_as_conversations import read_conversations
 
     return sum(1 for _ in read_conversations([str(path)]))
+
+
+def _pictures(path: Path) -> Any:
+    from truetune.data.conversation import Conversation, Origin
+    from truetune.data.read_pictures_of_rows import PictureReader
+
+    content = path.read_bytes()
+    found = []
+    # As JPEG, WebP, BMP and GIF too: each has a reader of its own.
+    for begin in (b"", b"\xff\xd8", b"RIFF\0\1\0\0WEBPVP8X", b"BM", b"GIF89a"):
+        held = {"bytes": begin + content, "path": None}
+        row = Conversation(Origin(str(path), 1, 0), "text", raw={"images": [str(path), held]})
+        found.append(PictureReader().pictures_of_row(row))
+    return found
 
 
 def _rows_of_folder(path: Path) -> Any:
@@ -492,6 +508,7 @@ def of_others() -> dict[str, list[Reader]]:
         "generation.json_faults_of_answers": [
             Reader("answer", b'{"a": [1, {"b": 2}]} {"c"', _json_fault)
         ],
+        "data.read_pictures_of_rows": [Reader("a.png", grey_png(4, 4), _pictures)],
         "generation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
         "checks.config.evidence.facts_from_model_folder": [
             Reader("model.safetensors", safetensors_file(), _vocabulary)

@@ -136,22 +136,19 @@ def test_methods(tmp_path: Path, settings: str, method: str, learn: str) -> None
         ({"formatting": "sharegpt", "ranking": True,
           "columns": {"messages": "conversations", "chosen": "chosen", "rejected": "rejected"}}, "preference", {}),
         ({"columns": {"prompt": "instruction", "response": "output", "kto_tag": "label"}}, "kto", {}),
-        ({"columns": {"prompt": "q", "images": "images"}}, None, None),
+        ({"columns": {"prompt": "q", "images": "pics"}}, "alpaca", {"instruction": "q", "images": "pics"}),
+        ({"columns": {"prompt": "q", "images": "images"}}, "alpaca", {"instruction": "q"}),
         ({"formatting": "sharegpt", "tags": {"user_tag": "customer"}}, "messages", {
             "messages": "conversations", "message.role": "from", "message.content": "value", "role.user": "customer",
             "role.assistant": "gpt,function_call", "role.system": "system", "role.tool": "observation"}),
     ],
 )  # fmt: skip
 def test_data_sets(
-    tmp_path: Path, about: dict[str, Any], format: str | None, columns: dict[str, str] | None
+    tmp_path: Path, about: dict[str, Any], format: str, columns: dict[str, str]
 ) -> None:
     info = {"rows": {"file_name": "rows.json", **about}}
     found = config(tmp_path, "model_name_or_path: m\nstage: sft\ndataset: rows\n", info)
-    if columns is None:
-        assert found.spec.data == ()
-        assert any(note.startswith("rows: not looked at: ") for note in found.notes)
-    else:
-        assert (len(found.spec.data), found.spec.format, found.spec.map) == (1, format, columns)
+    assert (len(found.spec.data), found.spec.format, found.spec.map) == (1, format, columns)
 
 
 def test_text_of_pretraining(tmp_path: Path) -> None:

@@ -45,6 +45,10 @@ MAX_EXTRA_TOKENS = 2
 """Tokens behind a rendering that are taken for its own, such as an EOS more"""
 
 
+PICTURE_ID_KEYS = ("image_token_id", "image_token_index", "video_token_id", "video_token_index")
+"""Keys of config.json with the id that stands for a part of a picture or a video; an old one has the second name"""
+
+
 def align_record(record: Record, probes: Probes | None, stops: frozenset[int]) -> Iterator[Sample]:
     """Every line of every batch of a record, with its tokens placed; none where the labels are of another text."""
     if not record.facts["model"]["config"].get("is_encoder_decoder"):
@@ -96,6 +100,8 @@ class TokenAligner:
         )
         self._aligned = _have_given_and_prepared_same_row_count(facts["data"])
         self._answer_marker = find_answer_marker(probes)
+        config = facts["model"]["config"]
+        self._picture_ids = [config[key] for key in PICTURE_ID_KEYS if type(config.get(key)) is int]
         self._control_ids = probes.tokenizer.control if probes else frozenset()
         self._bytes_by_id = _spell_ids(self.lines, probes)
         # Only rows that may stand in the batches are rendered: a data set may have millions.
@@ -134,6 +140,8 @@ class TokenAligner:
             self._place_document(
                 line, LinePart(start, end, nearby_rows, self._likely_row(line)), placed
             )
+        # No text becomes such an id, so that it is a picture's wherever it is found.
+        placed.source[np.isin(line.ids, self._picture_ids) & ~line.padding] = Source.IMAGE
         supervised = line.labels != IGNORED if line.labels is not None else np.zeros(size, np.bool_)
         # Where one document of a pack is not recognised, its labels are taken for right: no rule may fire on it.
         expected = (

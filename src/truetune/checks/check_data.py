@@ -5,6 +5,7 @@ template sees every batch.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, zip_longest
@@ -19,23 +20,35 @@ from truetune.checks.findings import SHOWN_CASES, Finding
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.learned_tokens_against_ideal_mask import LearnedTokenCounter
 from truetune.checks.look_up_rows_far_into_data import read_rows_at_origins
+from truetune.checks.reasons_data_rules_cannot_judge import COUNT_IN_BATCHES
 from truetune.checks.reports import DataReport, TokenView
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.rule_runner import choose_rules
 from truetune.checks.run_data_rules import BrokenLines, DataRules
 from truetune.checks.tokens_with_text_source_and_label import make_token_views
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.count_media import Media
+from truetune.data.read_pictures_of_rows import PictureReader, PictureState
 from truetune.data.read_rows_as_conversations import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.render_and_encode_in_two_threads import (
+    StreamRenderer,
     make_batch,
     retry_without_shortcuts,
     stream_batches,
 )
 from truetune.errors import DataError, TruetuneError
+from truetune.render.byte_tokenizer import BYTE_TOKENIZER
+from truetune.render.pictures.picture_families import (
+    PictureTokenizer,
+    UnknownProcessor,
+    load_picture_tokenizer,
+)
+from truetune.render.pictures.render_with_picture_tokens import PictureRenderer
 from truetune.render.template_probes import Probes, load_tokenizer_and_template_of_run, make_probes
 from truetune.render.tokenizer import Tokenizer, with_special_tokens_set
 from truetune.settings.run_spec import RunSpec
+from truetune.trainers import TrainerFacts
 
 # Chosen, not measured: a reader looks at a few dozen rows, and the page stays small.
 PAGE_ROWS = 1_000
@@ -52,6 +65,12 @@ MAX_REPORT_ROWS, MAX_PAGE_ROWS = 24, 600
 NEAR_ROWS, SEQUENTIAL_ROWS = 5_000, 50_000
 """A report has those up to this row; a page has all, those from this row on without reading what stands before them."""
 
+SHRUNK_BY_LLAMA_FACTORY = UnknownProcessor(
+    "LLaMA-Factory makes pictures smaller before the processor gets them (image_max_pixels), by rules that truetune"
+    " does not compute"
+)
+UNCOUNTED_MEDIA = "lengths of rows with media"
+"""What a verdict calls lengths that leave images, sound or video out"""
 Progress = Callable[[int, int, int], None]
 """Called with rows done, bytes read, bytes in all."""
 
@@ -129,8 +148,11 @@ def _check_data(
     )
     encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
     tally, labels = DataStats(limit), LearnedTokenCounter(spec, setup.tokenizer, setup.trainer)
-    for batch in stream_batches(stream, setup.probes.renderer(), encoder):
+    states: Counter[PictureState] = Counter()
+    for batch in stream_batches(stream, _renderer_of_rows(setup), encoder):
         tally.add(labels.relabel_and_count(batch))
+        for _, pictures in setup.pictures.pictures_of_rows(batch.rows):
+            states.update(picture.state for picture in pictures)
         rules.judge_batch(batch)
     rules.raise_if_all_broken()
     lengths, learned = tally.lengths(), labels.counts()
@@ -140,6 +162,8 @@ def _check_data(
             rules.judgement(),
             broken.as_not_judged(),
             Judgement(not_judged=tuple(map(_not_judged_empty_file, empty))),
+            _judgement_on_uncounted_media(tally.media, setup),
+            _judgement_on_unread_pictures(states),
         ]
     )
     return DataReport(
@@ -165,6 +189,64 @@ def _check_data(
             )
         ),
         seconds=time.perf_counter() - started,
+    )
+
+
+def _renderer_of_rows(setup: Setup) -> StreamRenderer:
+    """The renderer of the rows; it writes the tokens of pictures where the model's processor is known."""
+    renderer = setup.probes.renderer()
+    if isinstance(setup.picture_tokens, UnknownProcessor):
+        return renderer
+    return PictureRenderer(renderer, setup.picture_tokens, setup.pictures)
+
+
+def _judgement_on_uncounted_media(media: Media, setup: Setup) -> Judgement:
+    """That images, sound or video are left out of all lengths; empty where the rows hold none of which this is so."""
+    if not media:
+        return Judgement()
+    reason, unlock = media.note_on_lengths, COUNT_IN_BATCHES
+    processor = setup.picture_tokens
+    if media.images:
+        if isinstance(processor, UnknownProcessor):
+            reason += f": {processor.reason}"
+            unlock = processor.unlock or unlock
+        else:
+            reason += (
+                f": the size of each, or how the {processor.family} processor cuts it, is not known"
+            )
+    # It is told, and asked for by nobody: rules that a user's own limit asks for say so by themselves.
+    return Judgement(
+        not_judged=(
+            NotJudged(UNCOUNTED_MEDIA, reason, unlock=unlock, asked=False, always_told=True),
+        )
+    )
+
+
+def _judgement_on_unread_pictures(states: Counter[PictureState]) -> Judgement:
+    """That pictures were not opened: those at addresses, of other formats, and all where no file is found."""
+    told: list[tuple[int, str, str]] = [
+        (
+            states["remote"],
+            "are at addresses, which truetune does not fetch",
+            "save them beside the data",
+        ),
+        (states["unread"], "are of a form or format that truetune does not read", ""),
+    ]
+    if states["missing"] == states.total():
+        unlock = "name their folder: media_dir in truetune.yaml"
+        told.append((states["missing"], "are not beside the data", unlock))
+    return Judgement(
+        not_judged=tuple(
+            NotJudged(
+                "pictures",
+                f"{count:,} of {states.total():,} {text}",
+                unlock=unlock,
+                asked=False,
+                always_told=True,
+            )
+            for count, text, unlock in told
+            if count
+        )
     )
 
 
@@ -235,7 +317,32 @@ def load_tokenizer_and_template(spec: RunSpec, *, only_reference: bool = False) 
             with_special_tokens_set(session.tokenizer, spec.training.special_tokens), spec
         )
     session = replace(session, only_reference=only_reference)
-    return Setup(spec, session.tokenizer, session, trainer_facts_named_by_package_for_pairs(spec))
+    trainer = trainer_facts_named_by_package_for_pairs(spec)
+    return Setup(
+        spec,
+        session.tokenizer,
+        session,
+        trainer,
+        pictures=PictureReader(spec.media_dir),
+        picture_tokens=_picture_tokens_of(session.tokenizer, trainer),
+    )
+
+
+def _picture_tokens_of(
+    tokenizer: Tokenizer, trainer: TrainerFacts
+) -> PictureTokenizer | UnknownProcessor:
+    """What the processor beside a tokenizer makes of pictures, or why that is not known."""
+    if trainer.name == "llama-factory":
+        return SHRUNK_BY_LLAMA_FACTORY
+    if str(tokenizer.folder) == BYTE_TOKENIZER:
+        return UnknownProcessor("no tokenizer is named", "name the model's folder with --tokenizer")
+    found = load_picture_tokenizer(tokenizer.folder, tokenizer.config)
+    if (
+        isinstance(found, UnknownProcessor)
+        or tokenizer.backend.token_to_id(found.placeholder) is not None
+    ):
+        return found
+    return UnknownProcessor(f"the tokenizer has no token {found.placeholder}")
 
 
 def _read_rows(

@@ -71,6 +71,7 @@ class Fault(Enum):
     # data
     ROW_FORMAT_NOT_RECOGNISED = "Rows are not in a format that the trainer recognises."
     COLUMNS_MISSING_FROM_TRAINING_TEXT = "Columns of the rows do not reach the training text."
+    PICTURES_DO_NOT_REACH_MODEL = "Pictures of the rows do not reach the model as they are."
     ROWS_MISSING_FROM_TRAINING = "Rows of the data never reach the training, or only few of them do."
     OWN_ROWS_HARDLY_TRAINED = "Your own rows are unused, or few among others."
     SWITCH_FOR_TESTING_LEFT_ON = "A limit or switch for test runs is left on in the training."

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
@@ -36,9 +36,15 @@ from truetune.checks.reasons_rules_cannot_judge import (
 )
 from truetune.checks.severity_by_trainer import SeverityByFact
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.read_pictures_of_rows import PictureReader
 from truetune.encoding.batch import Batch
 from truetune.memory.read_machine import Launch
 from truetune.render.byte_tokenizer import BYTE_TOKENIZER
+from truetune.render.pictures.picture_families import (
+    NO_PROCESSOR,
+    PictureTokenizer,
+    UnknownProcessor,
+)
 from truetune.render.read_embedding_from_safetensors import EmbeddingRows
 from truetune.render.template_probes import Probes
 from truetune.render.tokenizer import Tokenizer
@@ -111,6 +117,11 @@ class Setup:
     """Tokens that scripts or settings beside the rows add to the tokenizer, none of them a mark of a template"""
     uncut_limit: int | None = None
     """Tokens at which the run cuts its rows, where they are looked at uncut; None: `trainer.cut` says it"""
+
+    pictures: PictureReader = field(default_factory=PictureReader, repr=False, compare=False)
+    """Reads the pictures of rows, for all rules once"""
+    picture_tokens: PictureTokenizer | UnknownProcessor = NO_PROCESSOR
+    """What the model's processor makes of pictures, or why that is not known"""
 
     @property
     def are_tokens_single_bytes(self) -> bool:

@@ -37,6 +37,9 @@ COLUMN_ALIASES = {
     "system": ("system", "system_prompt"),
     "tools": ("tools",),
     "documents": ("documents",),
+    "images": ("images",),
+    "videos": ("videos",),
+    "audios": ("audios",),
     "chat_template_kwargs": ("chat_template_kwargs",),
 }
 """What truetune calls a column of its own formats, and what files call it; `column_aliases` adds plug-ins."""

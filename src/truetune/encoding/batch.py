@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation
-from truetune.data.count_media import Media, count_media
+from truetune.data.count_media import NO_MEDIA, Media, count_media_of_row
+from truetune.data.media_of_row import find_media_of_row
 from truetune.encoding.row_fingerprints import (
     IS_CONTENT,
     Fingerprints,
@@ -90,8 +91,17 @@ class Batch:
 
     @cached_property
     def media(self) -> Media:
-        """The images, sound and video of the rows; `ids` hold nothing of them but placeholders."""
-        return count_media(self.rows)
+        """The images, sound and video of the rows of which `ids` hold nothing but placeholders."""
+        counted = {
+            example.row.origin.row for example in self.examples if example.rendering.holds_pictures
+        }
+        total = NO_MEDIA
+        for row in self.rows:
+            media = find_media_of_row(row)
+            if media:
+                is_counted = row.origin.row in counted
+                total += count_media_of_row(media, are_images_known=is_counted)
+        return total
 
     @cached_property
     def contexts(self) -> NDArray[np.int64]:

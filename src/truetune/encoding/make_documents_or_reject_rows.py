@@ -42,7 +42,7 @@ from truetune.settings.run_spec import RunSpec
 
 # (sources,) is it a text of the row, where a control token is a forgery? Those of the template itself are none.
 IS_FROM_ROW = np.ones(len(Source), dtype=np.bool_)
-IS_FROM_ROW[[Source.TEMPLATE, Source.BOS, Source.STOP]] = False
+IS_FROM_ROW[[Source.TEMPLATE, Source.BOS, Source.STOP, Source.IMAGE]] = False
 HARMLESS = frozenset(("unknown-role", "mixed-formats", "lone-surrogate", "empty", "no-format"))
 """Problems of a row that leave nothing out of what it trains: the template judges a role, another format is read as
 what it is, half a character is replaced, and what has no turns has no example. With any other, a value of the row was

@@ -15,9 +15,9 @@ from typing import NamedTuple, Protocol, TypeVar
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch, Example, RejectedRow
 from truetune.encoding.encoder import Encoder
+from truetune.encoding.repeat_picture_tokens import repeat_picture_tokens
 from truetune.encoding.token_labels_from_character_spans import label_tokens
 from truetune.errors import FastPathError, TemplateError
-from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 
 ROWS = 256
@@ -32,6 +32,12 @@ class RowRenderer(Protocol):
 
     def render(self, row: Conversation) -> list[Rendering]: ...
     def render_by_template_with_offsets(self, row: Conversation) -> list[Rendering]: ...
+
+
+class StreamRenderer(RowRenderer, Protocol):
+    """What makes examples of many rows by shortcuts, and proves these at the end."""
+
+    def prove(self) -> None: ...
 
 
 def retry_without_shortcuts(work: Callable[[bool], T]) -> T:
@@ -53,7 +59,7 @@ def describe_wrong_shortcut(error: FastPathError) -> str:
 
 
 def stream_batches(
-    rows: Iterable[Conversation], renderer: Renderer, encoder: Encoder, size: int = ROWS
+    rows: Iterable[Conversation], renderer: StreamRenderer, encoder: Encoder, size: int = ROWS
 ) -> Iterator[Batch]:
     """The batches of a stream of rows, in order; a row that can't be rendered is in `rejected`.
 
@@ -121,6 +127,7 @@ def _encode_rendered(rendered: _Rendered, encoder: Encoder) -> Batch:
     renderings = [example.rendering for example in (*examples, *others)]
     encoded = encoder.encode([rendering.text for rendering in renderings])
     source, supervised = label_tokens(renderings, encoded)
+    encoded, source, supervised = repeat_picture_tokens(renderings, encoded, source, supervised)
     ids, offsets, starts = encoded
     # Of all tokens the first `chosen_tokens` belong to `examples`, the rest to the rejected sides.
     count = len(examples)

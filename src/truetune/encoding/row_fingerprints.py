@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation
+from truetune.data.media_of_row import MEDIA_PARTS, find_media_of_row
 from truetune.render.rendering import Source
 
 NGRAM = 5
@@ -78,7 +79,8 @@ def make_fingerprints(
     source: NDArray[np.uint8],
 ) -> Fingerprints:
     """Fingerprints of rows; `examples` holds the number of each row's longest example, None where it has none."""
-    texts = [_texts_of_turns(row) for row in rows]
+    marks = [_mark_of_media(row) for row in rows]
+    texts = [_with_mark(_texts_of_turns(row), mark) for row, mark in zip(rows, marks, strict=True)]
     joined = [
         "\x1f".join((*turns, *_label_or_rejected_texts(row)))
         for row, turns in zip(rows, texts, strict=True)
@@ -94,6 +96,7 @@ def make_fingerprints(
     # Entries of an empty sketch stay, for they say "nothing".
     is_bad = np.array([row.label is False for row in rows], dtype=np.bool_)
     phrases[is_bad] ^= phrases[is_bad] != EMPTY_SKETCH
+    _tell_phrases_apart_by_media(phrases, marks)
     return Fingerprints(
         exact=_hash_texts(joined),
         normal=_hash_texts([text.lower().translate(_NOISE) for text in joined]),
@@ -104,6 +107,19 @@ def make_fingerprints(
         ),
         answer_phrases=answers,
     )
+
+
+def _tell_phrases_apart_by_media(phrases: NDArray[np.uint32], marks: Sequence[str]) -> None:
+    """Change the sketches of rows with pictures: the same question on another picture is another row.
+
+    Args:
+        phrases: (rows, HASHES), changed in place.
+        marks: (rows,) hexadecimal digits, or nothing for a row without pictures.
+    """
+    for number, mark in enumerate(marks):
+        if mark:
+            has_phrases = phrases[number] != EMPTY_SKETCH
+            phrases[number] ^= has_phrases * np.uint32(int(mark[:7], 16))
 
 
 def word_sketches(
@@ -204,6 +220,20 @@ def _texts_of_turns(row: Conversation) -> list[str]:
     ]
 
 
+def _with_mark(turns: list[str], mark: str) -> list[str]:
+    """The turns with the mark of the row's pictures at the first one: they belong to what is asked."""
+    return [turns[0] + mark, *turns[1:]] if mark and turns else turns
+
+
+def _mark_of_media(row: Conversation) -> str:
+    """Hexadecimal digits that are equal for equal pictures, sounds and videos; empty where the row has none."""
+    media = find_media_of_row(row)
+    if not media:
+        return ""
+    values = [reference.value for reference in (*media.in_columns, *media.in_parts)]
+    return blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
 def _label_or_rejected_texts(row: Conversation) -> list[str]:
     """What a preference row holds beside its answer."""
     if row.label is not None:
@@ -217,14 +247,19 @@ def _label_or_rejected_texts(row: Conversation) -> list[str]:
 
 
 def text_of(content: Any) -> str:
-    """The text of a content: a string, or its parts one after the other."""
+    """The text of a content: a string, or its parts one after the other, without pictures, sound and video."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(
-            str(part.get("text", part)) if isinstance(part, dict) else str(part) for part in content
-        )
+        return "".join(map(_text_of_part, content))
     return "" if content is None else str(content)
+
+
+def _text_of_part(part: Any) -> str:
+    """The text of a part of a content; a part of an unknown form is written out."""
+    if not isinstance(part, dict):
+        return str(part)
+    return "" if part.get("type") in MEDIA_PARTS else str(part.get("text", part))
 
 
 def _hash_texts(texts: list[str]) -> NDArray[np.uint64]:

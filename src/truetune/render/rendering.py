@@ -30,6 +30,7 @@ class Source(IntEnum):
     TOOLS = 9
     TEXT = 10
     OTHER = 11
+    IMAGE = 12
 
     @property
     def label(self) -> str:
@@ -50,6 +51,7 @@ _LABELS = {
     Source.TOOLS: "tool definitions",
     Source.TEXT: "plain text",
     Source.OTHER: "other",
+    Source.IMAGE: "image tokens",
 }
 
 
@@ -92,6 +94,15 @@ class Turn(NamedTuple):
     """Why the serving prompt is not a prefix of this rendering; None where it is."""
 
 
+class Repeat(NamedTuple):
+    """A token of the text that stands for several equal ones: a picture's."""
+
+    start: int
+    """The first character of the token"""
+    times: int
+    """How often it stands there"""
+
+
 @dataclass(slots=True)
 class Rendering:
     """One training example as text."""
@@ -110,6 +121,10 @@ class Rendering:
     """The only turn that is trained, where `history: as-served` made one example per turn."""
     template: str | None = None
     """The name of the chat template that made the text; None where none did."""
+    repeats: tuple[Repeat, ...] = ()
+    """Tokens that the encoder repeats, in order."""
+    holds_pictures: bool = False
+    """Are all tokens of the row's pictures in it?"""
 
     @property
     def runs_of_text_by_origin(self) -> list[Run]:

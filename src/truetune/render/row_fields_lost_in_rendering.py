@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from truetune.data.conversation import Conversation, Message
-from truetune.data.count_media import MEDIA_PARTS
+from truetune.data.media_of_row import MEDIA_PARTS
 from truetune.data.parse_json_columns import parse_json_text_or_keep
 from truetune.errors import TemplateError
 from truetune.render.inference_contract import turn_weights

@@ -24,6 +24,7 @@ SOURCE_COLOURS = {
     Source.TEMPLATE: "bright_black", Source.BOS: "bright_black", Source.SYSTEM: "magenta", Source.USER: "blue",
     Source.ASSISTANT: "green", Source.REASONING: "cyan", Source.TOOL_CALL: "yellow", Source.TOOL_RESULT: "bright_blue",
     Source.STOP: "red", Source.TOOLS: "bright_magenta", Source.TEXT: "default", Source.OTHER: "default",
+    Source.IMAGE: "bright_yellow",
 }  # fmt: skip
 
 

@@ -29,6 +29,11 @@ NO_TEXT_SHOWS = (
     "a fine-tuning by Megatron-LM takes over",
     "the learning rate of a Megatron-LM run falls",
     "a script sets a hyperparameter as a variable",
+    # These are seen in the rows and their pictures alone.
+    "rows have more or fewer pictures than places",
+    "pictures of the rows are missing, are no pictures",
+    "grey pictures of 16 bits turn white",
+    "all rows have the same picture",
     # These are seen in weights, batches or answers alone.
     "the stack does not know a setting",
     "a setting is given twice",

@@ -61,7 +61,7 @@ from truetune.checks.measurement_without_findings import Measurement, make_count
 from truetune.checks.recognise_prose_and_media_columns import PROMPT_COLUMNS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
-from truetune.data.count_media import MEDIA_COLUMNS
+from truetune.data.media_of_row import MEDIA_COLUMNS
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
 

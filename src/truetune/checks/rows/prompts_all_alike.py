@@ -49,7 +49,8 @@ from truetune.checks.measurement_without_findings import Measurement, make_count
 from truetune.checks.recognise_prose_and_media_columns import MEDIA_KEYS, UNSPACED_SCRIPT
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Conversation
-from truetune.data.count_media import MEDIA_COLUMNS, count_media
+from truetune.data.count_media import count_media
+from truetune.data.media_of_row import MEDIA_COLUMNS
 from truetune.encoding.batch import Batch
 from truetune.settings.run_spec import Severity
 

@@ -51,6 +51,7 @@ from truetune.checks.recognise_prose_and_media_columns import MEDIA_KEYS, PROMPT
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.column_name_aliases import is_answer_column_name
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.media_of_row import MEDIA_COLUMNS, find_media_of_row
 from truetune.data.script_rows.read_rows_given_to_trainer import read_trained_text_rows
 from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
@@ -84,8 +85,8 @@ class UnusedColumns(DataRule):
         self.rows += len(batch.rows)
         for row in batch.rows:
             for column in row.unused:
-                if _column_name_without_unmapped_note(column) in self.setup.columns_read:
-                    continue  # a script beside the rows reads it, into its prompts perhaps
+                if self._is_read_elsewhere(row, _column_name_without_unmapped_note(column)):
+                    continue
                 self.columns[column] += 1
                 self.first.setdefault(column, row.origin)
                 self.words.add(row, column)
@@ -97,6 +98,12 @@ class UnusedColumns(DataRule):
             ):
                 learned = _answer_column_not_named_so(row)
                 self.learned[learned] += bool(learned)
+
+    def _is_read_elsewhere(self, row: Conversation, column: str) -> bool:
+        """Does a script beside the rows read a column, into its prompts perhaps, or does it hold pictures or sound?"""
+        if column in self.setup.columns_read:
+            return True
+        return column in MEDIA_COLUMNS and bool(find_media_of_row(row).held(MEDIA_COLUMNS[column]))
 
     def measurement_if_clean(self) -> Measurement:
         """That no column with text reaches neither prompt nor answer; and the columns with short values that do."""

@@ -66,7 +66,7 @@ class TruncationCutsTheTerminator(DataRule):
     stability = "stable"
     since = "0.1.0"
     judges_cut = True
-    moot_where = ("pair-truncated-on-one-side",)
+    moot_where = ("pair-truncated-on-one-side", "truncation-cuts-pictures")
     by_trainer = (CUT_ACTIONS,)
 
     def __init__(self, setup: Setup) -> None:

@@ -67,6 +67,7 @@ class TruncationLeavesNoLabel(DataRule):
     stability = "stable"
     since = "0.1.0"
     judges_cut = True
+    moot_where = ("truncation-cuts-pictures",)
     by_trainer = (
         CUT_ACTIONS,
         SeverityByFact(

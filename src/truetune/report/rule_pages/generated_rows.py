@@ -8,6 +8,8 @@ page shows the very rows that the rule's test judges.
 from __future__ import annotations
 
 import random
+import zlib
+from base64 import b64encode
 from typing import Any
 
 LABELS = ("billing", "shipping", "account")
@@ -20,11 +22,13 @@ def rows_of_example(data: Any) -> list[Any]:
 
     Args:
         data: a list of rows, in which `{repeat: n, text: t}` stands for t, n times, and
-            `{copies: n, of: row}` for a row, n times; or how rows are drawn: `{grouped: n}` and
-            `{shuffled: n}` for n rows of several sources, `{pairs: n, chosen: a, rejected: b}` for
-            n pairs whose answers have up to a and b words, `{rows: n, column: text}` for n rows of
-            these columns, in which `{i}` is the number of the row, `{words}` are 30 drawn words,
-            `{words_before}` those of the row before, and `{label}` is one of three.
+            `{copies: n, of: row}` for a row, n times, and `{picture: [width, height]}` for a grey PNG as
+            a data URL, with `bits` of a pixel and `kept` bytes of the file where these are named; or how
+            rows are drawn: `{grouped: n}` and `{shuffled: n}` for n rows of several sources,
+            `{pairs: n, chosen: a, rejected: b}` for n pairs whose answers have up to a and b words,
+            `{rows: n, column: text}` for n rows of these columns, in which `{i}` is the number of the
+            row, `{words}` are 30 drawn words, `{words_before}` those of the row before, and `{label}`
+            is one of three.
 
     Returns:
         All rows, in the order of the file.
@@ -71,8 +75,27 @@ def _with_repeated_texts(value: Any) -> Any:
     if isinstance(value, dict):
         if set(value) == {"repeat", "text"}:
             return value["text"] * value["repeat"]
+        if "picture" in value:
+            width, height = value["picture"]
+            return _grey_png_as_data_url(width, height, value.get("bits", 8), value.get("kept"))
         return {key: _with_repeated_texts(item) for key, item in value.items()}
     return [_with_repeated_texts(item) for item in value] if isinstance(value, list) else value
+
+
+def _grey_png_as_data_url(width: int, height: int, bits: int, kept: int | None) -> str:
+    """A PNG in one shade of grey, of which only the first bytes are kept if `kept` says how many."""
+    # Each row of pixels begins with the number of its filter, 0: none.
+    pixels = (b"\0" + b"\xc8" * (width * bits // 8)) * height
+    header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes((bits, 0, 0, 0, 0))
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(pixels, 9)), (b"IEND", b""))
+    file = b"\x89PNG\r\n\x1a\n" + b"".join(_png_chunk(kind, content) for kind, content in chunks)
+    return f"data:image/png;base64,{b64encode(file[:kept]).decode()}"
+
+
+def _png_chunk(kind: bytes, content: bytes) -> bytes:
+    """A chunk of a PNG with its length and checksum."""
+    check = zlib.crc32(kind + content).to_bytes(4, "big")
+    return len(content).to_bytes(4, "big") + kind + content + check
 
 
 def _rows_of_topics(rng: random.Random, count: int, *, shuffled: bool) -> list[Any]:

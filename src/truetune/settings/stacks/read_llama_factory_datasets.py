@@ -163,9 +163,8 @@ def _format_and_map(
         # An entry with `columns` has no other columns: LLaMA-Factory's defaults count only where there is none.
         return DEFAULT_COLUMNS.get(key) if columns is None else columns.get(key)
 
-    if any(map(column_of, MEDIA_KEYS)):
-        return "it holds images, sound or video"
     extra = {ours: column_of(theirs) for ours, theirs in SHARED_COLUMNS.items()}
+    extra |= {name: column_of(name) for name in MEDIA_KEYS}
     label_format: FormatName | None = None
     if column_of("kto_tag"):
         label_format = "kto"

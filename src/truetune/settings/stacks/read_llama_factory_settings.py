@@ -88,6 +88,8 @@ def read_llama_factory_config(document: LocatedDocument) -> Config:
     _read_packing_shuffling_and_evaluation(draft)
     read_sharding(draft)
     read_llama_factory_datasets(draft)
+    # Without it, paths of pictures begin at the folder of the data, where they are looked for anyway.
+    draft.take("media_dir", "media_dir")
     limit = draft.get("cutoff_len")
     if "cutoff_len" in draft.values:
         draft.put("max_length", limit, "cutoff_len")

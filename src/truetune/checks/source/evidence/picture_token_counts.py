@@ -24,9 +24,9 @@ from truetune.checks.source.evidence.file_rows_behind_values import (
     find_data_file,
     read_first_rows_of_file,
 )
-from truetune.data.count_media import MEDIA_COLUMNS
+from truetune.data.media_of_row import MEDIA_COLUMNS
 from truetune.logs.console.picture_tokens_by_printed_shapes import TOKEN_SIDES
-from truetune.parsing.read_picture_size import read_picture_size
+from truetune.parsing.read_picture_header import read_picture_size
 from truetune.source.call_with_resolved_names_and_arguments import Call
 from truetune.source.parsed_source_file import Module
 
