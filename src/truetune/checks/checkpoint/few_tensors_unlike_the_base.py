@@ -120,22 +120,20 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
         shifted = self._shifted_norms()
         if shifted:
             yield self._finding_on_shifted_norms(shifted)
-        changes = {
+        changes = self._comparable_changes_besides(shifted)
+        foreign = {
             name: change
-            for name, change in self._comparable_changes().items()
-            if name not in shifted
+            for name, change in changes.items()
+            if change.cosine < MAX_COSINE_OF_FOREIGN or _is_scaled(change)
         }
-        foreign = _foreign_changes(changes)
         if not foreign or _share_of_trained(changes) < MIN_SHARE_OF_TRAINED:
             return
         if self._is_explained(set(foreign), set(changes)):
             return
         name, change = min(foreign.items(), key=lambda item: item[1].cosine)
-        meaning = (
-            "are at another scale than" if _is_scaled(change) else "have nothing in common with"
-        )
         yield self.finding(
-            f"{len(foreign):,} of {len(changes):,} tensors {meaning} the base's, while the rest follow it:"
+            f"{len(foreign):,} of {len(changes):,} tensors {_relation_to_base(change)} the base's, while the rest"
+            " follow it:"
             f" {name}: {_describe(change)}",
             "take these tensors from the checkpoint that the training wrote, and look for their names in the warnings"
             " of loading and conversion (newly initialized)",
@@ -173,6 +171,13 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
             total=len(self.subject.sampled_changes_from_base),
         )
 
+    def _comparable_changes_besides(
+        self, others: Mapping[str, SampledChange]
+    ) -> dict[str, SampledChange]:
+        """The changes of the tensors that can be told, without some others."""
+        changes = self._comparable_changes()
+        return {name: change for name, change in changes.items() if name not in others}
+
     def _comparable_changes(self) -> dict[str, SampledChange]:
         """The changes of the tensors that can be told: no biases or heads, and none that is zero in the base."""
         return {
@@ -183,15 +188,6 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
             and change.seen >= MIN_VALUES
             and not (change.cosine == change.along_base == 0)
         }
-
-
-def _foreign_changes(changes: Mapping[str, SampledChange]) -> dict[str, SampledChange]:
-    """The changes of the tensors that are no trained form of the base's."""
-    return {
-        name: change
-        for name, change in changes.items()
-        if change.cosine < MAX_COSINE_OF_FOREIGN or _is_scaled(change)
-    }
 
 
 def _distance_of_scale(change: SampledChange) -> float:
@@ -217,6 +213,11 @@ def _describe(change: SampledChange) -> str:
     # A size is never negative.
     either = f"{smaller:.2g} or {larger:.2g}" if smaller > 0 else f"{larger:.2g}"
     return f"the base's, {either} times as large"
+
+
+def _relation_to_base(change: SampledChange) -> str:
+    """How a foreign tensor relates to the base's, as the middle of a sentence."""
+    return "are at another scale than" if _is_scaled(change) else "have nothing in common with"
 
 
 def _share_of_trained(changes: Mapping[str, SampledChange]) -> float:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -91,6 +91,32 @@ class DistilledPass:
     """Predictions that should be in the loss and are not"""
 
 
+class _ComparedModels(NamedTuple):
+    """The two models of a distillation, in their parts."""
+
+    student: CausalModel
+    teacher: CausalModel
+
+
+class _BodyPass(NamedTuple):
+    """What the body of a model returned."""
+
+    output: Any
+    hidden: torch.Tensor
+    """(lines, tokens, width) last hidden states"""
+
+
+class _Way(NamedTuple):
+    """One way in which a loss may compare the two predictions."""
+
+    name: str
+    beta: float
+    """Of the divergence: 0 is the forward one, 1 the reverse one"""
+    temperature: float
+    offset: int
+    """Tokens from the student's position to the teacher's"""
+
+
 def teacher_of(trial: Trial) -> Any:
     """The teacher of the run's trainer. Raises Untested where it has none in this process."""
     for name in TEACHER_ATTRIBUTES:
@@ -144,23 +170,16 @@ def distilled_passes(
                 )
         finally:
             handle.remove()
-        made = []
+        models = _ComparedModels(student_parts, teacher_parts)
+        distilled = []
         for (ids, output, hidden, gradient), mask in zip(passes, masks, strict=False):
             expected = _expected_predictions(batch, ids)
-            taught = _hidden_of_teacher(trial, teacher_parts, ids, mask)
-            made.append(
-                _distilled_pass(
-                    trial,
-                    (student_parts, teacher_parts),
-                    output,
-                    ids,
-                    hidden,
-                    gradient,
-                    expected,
-                    taught,
-                )
+            taught = _pass_of_teacher(trial, teacher_parts, ids, mask)
+            student = _BodyPass(output, hidden)
+            distilled.append(
+                _distilled_pass(trial, models, ids, student, gradient, expected, taught)
             )
-    return made, calls
+    return distilled, calls
 
 
 def teacher_calls_of_loss(trial: Trial, batch: dict[str, Any]) -> list[TeacherCall]:
@@ -278,54 +297,49 @@ def _expected_predictions(batch: Mapping[str, Any], ids: torch.Tensor) -> torch.
     return torch.nn.functional.pad(in_loss[:, 1:], (0, 1), value=False)
 
 
-def _hidden_of_teacher(
+def _pass_of_teacher(
     trial: Trial, teacher: CausalModel, ids: torch.Tensor, mask: torch.Tensor | None
-) -> tuple[Any, torch.Tensor]:
-    """What the teacher's body gives for these tokens, and its last hidden states, without dropout."""
+) -> _BodyPass:
+    """What the teacher's body gives for these tokens, without dropout."""
     teacher.inner.eval()
     named = {} if mask is None else {"attention_mask": mask}
     with torch.no_grad(), trainer_autocast(trial):
         output = teacher.backbone(input_ids=ids, **named)
-    return output, output[0]
+    return _BodyPass(output, output[0])
 
 
 def _distilled_pass(
     trial: Trial,
-    models: tuple[CausalModel, CausalModel],
-    output: Any,
+    models: _ComparedModels,
     ids: torch.Tensor,
-    hidden: torch.Tensor,
+    student: _BodyPass,
     gradient: torch.Tensor,
     expected: torch.Tensor,
-    taught: tuple[Any, torch.Tensor],
+    taught: _BodyPass,
 ) -> DistilledPass:
     """What one pass learns.
 
     Args:
         trial: the run.
         models: student and teacher.
-        output: what the student's body returned.
-        ids: (lines, tokens) that it was given.
-        hidden: (lines, tokens, width) its last hidden states.
-        gradient: of the loss at them, of that shape.
-        expected: which predictions should be in the loss.
-        taught: what the teacher's body returned, and its last hidden states.
+        ids: (lines, tokens) that both were given.
+        student: what the student's body returned.
+        gradient: (lines, tokens, width) of the loss at the student's hidden states.
+        expected: (lines, tokens) which predictions should be in the loss.
+        taught: what the teacher's body returned.
     """
     heard = (gradient != 0).any(-1)
     places = evenly_limited_positions((heard | expected).nonzero())
-    names, own = [], []
-    for name, beta, temperature, offset in _ways_of_comparing(trial):
-        names.append(name)
-        at = places.clone()
-        at[:, 1] = (at[:, 1] + offset).clamp(0, ids.shape[1] - 1)
-        own.append(
-            _gradient_of_way(trial, models, output, hidden, places, taught, at, (beta, temperature))
-        )
+    ways = list(_ways_of_comparing(trial))
+    gradients = [
+        _gradient_of_way(trial, models, student, taught, places, way, ids.shape[1]) for way in ways
+    ]
     is_heard = heard[places[:, 0], places[:, 1]]
-    ways, weights = nearest_target_and_weight(
-        gradient[places[:, 0], places[:, 1]].float(), names, own
+    nearest_ways, weights = nearest_target_and_weight(
+        gradient[places[:, 0], places[:, 1]].float(), [way.name for way in ways], gradients
     )
-    size = own[0].norm(dim=-1)
+    # The first way is that of the settings.
+    size = gradients[0].norm(dim=-1)
     if float(size.max()) < MIN_DIFFERENCE:
         raise Untested("student and teacher predict the same")
     loud = size > MIN_EXPECTED_GRADIENT * size.max()
@@ -336,14 +350,14 @@ def _distilled_pass(
         heard,
         expected,
         places[kept],
-        [way for way, keep in zip(ways, kept.tolist(), strict=True) if keep],
+        [way for way, keep in zip(nearest_ways, kept.tolist(), strict=True) if keep],
         weights[kept],
         int((wanted & loud & ~is_heard).sum()),
     )
 
 
-def _ways_of_comparing(trial: Trial) -> Iterator[tuple[str, float, float, int]]:
-    """(name, beta, temperature, offset of the teacher's position) of each way; the first of equals is taken."""
+def _ways_of_comparing(trial: Trial) -> Iterator[_Way]:
+    """The ways in which the two may be compared, that of the settings first; the first of equals is taken."""
     trainer = trial.trainer
     beta = getattr(trainer, "beta", None)
     if not isinstance(beta, int | float) or not 0 <= beta <= 1:
@@ -354,39 +368,52 @@ def _ways_of_comparing(trial: Trial) -> Iterator[tuple[str, float, float, int]]:
     # GKD's temperature is that of sampling; TRL's distillation applies its own to both distributions.
     temperatures = sorted({1.0, float(temperature or 1.0)})
     for one in temperatures:
-        yield AS_SET, float(beta), one, 0
+        yield _Way(AS_SET, float(beta), one, 0)
     for one in temperatures:
         if beta != 0.5:
-            yield OPPOSITE, 1.0 - float(beta), one, 0
-        yield TOKEN_BEFORE, float(beta), one, -1
-        yield TOKEN_AFTER, float(beta), one, 1
+            yield _Way(OPPOSITE, 1.0 - float(beta), one, 0)
+        yield _Way(TOKEN_BEFORE, float(beta), one, -1)
+        yield _Way(TOKEN_AFTER, float(beta), one, 1)
 
 
 def _gradient_of_way(
     trial: Trial,
-    models: tuple[CausalModel, CausalModel],
-    output: Any,
-    hidden: torch.Tensor,
+    models: _ComparedModels,
+    student: _BodyPass,
+    taught: _BodyPass,
     places: torch.Tensor,
-    taught: tuple[Any, torch.Tensor],
-    taught_places: torch.Tensor,
-    divergence: tuple[float, float],
+    way: _Way,
+    tokens: int,
 ) -> torch.Tensor:
-    """(n, width) gradient of the divergence of each two predictions at the student's hidden state."""
-    student, teacher = models
-    leaf = hidden[places[:, 0], places[:, 1]][None].detach().requires_grad_()
-    teacher_output, teacher_hidden = taught
-    chosen = teacher_hidden[taught_places[:, 0], taught_places[:, 1]][None]
+    """(n, width) gradient of the divergence of each two predictions at the student's hidden state.
+
+    Args:
+        trial: the run.
+        models: student and teacher.
+        student: what the student's body returned.
+        taught: what the teacher's body returned.
+        places: (n, 2) line and position of the student's predictions.
+        way: how they are compared with the teacher's.
+        tokens: of a line; no position is outside of it.
+    """
+    leaf = student.hidden[places[:, 0], places[:, 1]][None].detach().requires_grad_()
+    taught_positions = (places[:, 1] + way.offset).clamp(0, tokens - 1)
+    chosen = taught.hidden[places[:, 0], taught_positions][None]
     with trainer_autocast(trial):
         with torch.no_grad():
-            target = logits_of_hidden(
-                teacher.inner, teacher.backbone, teacher.head, teacher_output, chosen
-            )
+            target = _logits_of(models.teacher, taught.output, chosen)
         with torch.enable_grad():
-            logits = logits_of_hidden(student.inner, student.backbone, student.head, output, leaf)
+            logits = _logits_of(models.student, student.output, leaf)
     with torch.enable_grad():
-        loss = generalized_divergence(logits[0].float(), target[0].float(), *divergence).sum()
-    return torch.autograd.grad(loss, leaf)[0][0].float()
+        divergence = generalized_divergence(
+            logits[0].float(), target[0].float(), way.beta, way.temperature
+        )
+    return torch.autograd.grad(divergence.sum(), leaf)[0][0].float()
+
+
+def _logits_of(model: CausalModel, output: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """What a model's head makes of hidden states, which its body returned within `output`."""
+    return logits_of_hidden(model.inner, model.backbone, model.head, output, hidden)
 
 
 def generalized_divergence(
