@@ -30,6 +30,8 @@ from tests.preloaded import (
 ROOT = Path(__file__).parents[2]
 LIMIT = 300.0
 """Seconds that one may take"""
+LAUNCHERS = ("torchrun", "accelerate", "trl")
+"""Installed programs that start a training; by a Python that has imported the libraries already"""
 GLOO = "terminate called without an active exception"
 """Gloo's threads meet the end of Python while they let go of tensors: pytorch/pytorch#190489"""
 HEAVY = (
@@ -110,16 +112,18 @@ def environment(folder: Path) -> dict[str, str]:
     """Of all that runs: no network, no GPU, this Python and this truetune first, caches of its own."""
     tools = folder.parent / "bin"
     tools.mkdir(exist_ok=True)
-    programs = (
+    installed = Path(sys.executable).parent
+    programs = [
         ("truetune", commands_python(), "-m truetune"),
         ("python", libraries_python(), ""),
-    )
-    for name, python, module in programs:
+        *((name, libraries_python(), f'"{installed / name}"') for name in LAUNCHERS),
+    ]
+    for name, python, program in programs:
         tool = tools / name
         if not tool.exists():
-            tool.write_text(f'#!/bin/sh\nexec "{python}" {module} "$@"\n')
+            tool.write_text(f'#!/bin/sh\nexec "{python}" {program} "$@"\n')
             tool.chmod(0o755)
-    path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])
+    path = os.pathsep.join([str(tools), str(installed), os.environ["PATH"]])
     return {
         **{
             k: v
@@ -130,6 +134,8 @@ def environment(folder: Path) -> dict[str, str]:
             "PATH": path,
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
             "OMP_NUM_THREADS": "1",
+            # torchrun starts its processes by it.
+            "PYTHON_EXEC": libraries_python(),
         },
         **{
             "TRUETUNE_CACHE": str(folder.parent / "cache"),

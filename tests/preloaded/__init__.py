@@ -7,19 +7,22 @@ runs the program in a fork of its own. Each program still has a process, `sys.mo
 and an end (threads, `atexit`, exit code) of its own.
 
 What truetune's hooks wait for is not among LIBRARIES: each program imports transformers, trl, peft and datasets itself.
-Trade-off: torch and the truetune of the commands are imported before the environment of the program is known. So a
-program whose environment must count at the start (PYTHONHASHSEED, coverage, the guard of a rehearsal) gets a real
-interpreter, as does whatever `ask.py` does not know how to hand on.
+The server has done the work, so these imports are quick, and the program does not see that (`replayed_imports.py`).
+
+Trade-off: all is imported before the environment of the program is known. So a program whose environment must count at
+the start (PYTHONHASHSEED, coverage, the guard of a rehearsal, other HF_ or TRANSFORMERS_ variables than the server's)
+gets a real interpreter, as does whatever `ask.py` does not know how to hand on.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -35,6 +38,13 @@ LIBRARIES = (
     "yaml", "multiprocess", "dill", "rich", "pydantic", "httpx", "regex", "PIL.Image", "jinja2", "sentencepiece",
 )  # fmt: skip
 """What the trainers import, without the packages that truetune's hooks wait for."""
+WAITED_FOR = (
+    "transformers", "transformers.trainer", "transformers.models.auto.modeling_auto",
+    "transformers.models.llama.modeling_llama", "peft", "datasets", "trl.trainer.sft_trainer",
+)  # fmt: skip
+"""What truetune's hooks wait for, and trainers: each program imports them again, as if for the first time"""
+READ_AT_IMPORT = ("HF_", "TRANSFORMERS_", "TRL_", "USE_", "XLA_")
+"""Beginnings of the variables that these packages read when they are imported"""
 LIGHT_LIBRARIES = (
     "numpy.ma", "pyarrow.parquet", "pyarrow.compute", "py3langid.langid", "loky", "tokenizers", "rich.progress",
     "jinja2",
@@ -43,8 +53,8 @@ LIGHT_LIBRARIES = (
 
 
 def libraries_python() -> str:
-    """Give the path of a Python that has imported LIBRARIES. Its server starts at the first call."""
-    return _start_server(LIBRARIES)
+    """Give the path of a Python that has imported LIBRARIES, and WAITED_FOR. Its server starts at the first call."""
+    return _start_server(LIBRARIES, WAITED_FOR)
 
 
 def commands_python() -> str:
@@ -71,8 +81,17 @@ def modules_of_truetune(layers: Collection[str] | None = None) -> tuple[str, ...
     return tuple(names)
 
 
+def read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
+    """Choose the variables that packages of WAITED_FOR read at their import; each program reads those of datasets."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(READ_AT_IMPORT) and not name.startswith("HF_DATASETS_")
+    }
+
+
 @cache
-def _start_server(modules: Sequence[str]) -> str:
+def _start_server(modules: Sequence[str], replayed: Sequence[str] = ()) -> str:
     if not sys.platform.startswith("linux"):  # elsewhere a process has no descriptor
         return sys.executable
     folder = Path(tempfile.mkdtemp(prefix="python-"))
@@ -88,9 +107,13 @@ def _start_server(modules: Sequence[str]) -> str:
         "HF_HUB_OFFLINE": "1",
         "CUDA_VISIBLE_DEVICES": "",
     }
+    if replayed:
+        # `ask.py` compares them with the program's own.
+        variables = {"prefixes": READ_AT_IMPORT, "values": read_at_import(environment)}
+        folder.joinpath("variables.json").write_text(json.dumps(variables), encoding="utf-8")
     # It ends, and removes the folder, when this process does: the other end of its input is closed then.
     server = subprocess.Popen(
-        [sys.executable, str(SERVE), str(socket), str(PACKAGE.parent), *modules],
+        [sys.executable, str(SERVE), str(socket), str(PACKAGE.parent), *modules, "--", *replayed],
         env=environment,
         cwd="/",
         stdin=subprocess.PIPE,

@@ -22,9 +22,29 @@ REAL_INTERPRETER_VARIABLES = (
 )
 
 
-def is_handed_on(arguments: list[str]) -> bool:
-    """Say whether the server can run these arguments: a script, `-m` or `-c`, and of other options `-u` alone."""
+def has_other_variables(path: str) -> bool:
+    """Say whether variables that the server's packages read at their import are other ones here."""
+    try:
+        with open(os.path.join(os.path.dirname(path), "variables.json"), encoding="utf-8") as file:
+            server = json.load(file)
+    except FileNotFoundError:  # a server without such packages
+        return False
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(tuple(server["prefixes"])) and not name.startswith("HF_DATASETS_")
+    }
+    return bool(own != server["values"])
+
+
+def is_handed_on(path: str, arguments: list[str]) -> bool:
+    """Say whether the server at `path` can run these arguments.
+
+    It runs a script, `-m` and `-c`, and of other options `-u` alone.
+    """
     if any(name in os.environ for name in REAL_INTERPRETER_VARIABLES):
+        return False
+    if has_other_variables(path):
         return False
     # PYTHON_VERSION and the like are no interpreter's: container images set them.
     own = {name for name in os.environ if name.startswith("PYTHON") and "_" not in name}
@@ -84,7 +104,7 @@ def _is_open(number: int) -> bool:
 def main() -> None:
     """Run the arguments, and end as they end."""
     path, python, *arguments = sys.argv[1:]
-    if not is_handed_on(arguments):
+    if not is_handed_on(path, arguments):
         os.execv(python, [python, *arguments])
     code = run_by_server(path, arguments)
     if code < 0:

@@ -1,5 +1,8 @@
-"""`python serve.py SOCKET SOURCES MODULE...`: import the modules, and run the programs that `ask.py` hands on, each in
-a fork. The folder SOURCES, where truetune lies, is on the path only for these imports.
+"""`python serve.py SOCKET SOURCES MODULE... -- MODULE...`: import the modules, and run the programs that `ask.py` hands
+on, each in a fork. The folder SOURCES, where truetune lies, is on the path only for these imports.
+
+Modules behind `--` are taken out again, with all of their packages: a program imports them itself, which takes no time
+(`replayed_imports.py`).
 
 It says "listening" at once: clients wait while it imports. It ends when its standard input does.
 """
@@ -260,8 +263,26 @@ def end_process(code: int) -> None:
     os._exit(code)
 
 
-def listen(path: str, sources: str, modules: list[str]) -> Program | None:
-    """Import the modules and serve. In the process of a program this returns it; in the server, None at its end."""
+def import_what_is_installed(modules: list[str]) -> None:
+    """Import these modules, but for those of packages that are not installed.
+
+    Not every environment has each library; a program that needs it imports it, or fails as it should.
+    """
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not module.startswith(error.name):
+                raise
+
+
+def listen(path: str, sources: str, modules: list[str], replayed: list[str]) -> Program | None:
+    """Import the modules and serve; `replayed` are imported again by each program.
+
+    In the process of a program this returns it; in the server, None at its end.
+    """
+    replaying = importlib.import_module("replayed_imports")
+    del sys.modules["replayed_imports"]
     # That of an interpreter without a script: this one's folder goes. An editable install may have put SOURCES there.
     path_of_interpreter = sys.path[1:]
     sys.path[0] = sources
@@ -271,13 +292,10 @@ def listen(path: str, sources: str, modules: list[str]) -> Program | None:
     # A Ctrl-C at a terminal goes to all of its processes; programs get it from their clients.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.write(1, b"listening\n")
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            # Not every environment has each library; a program that needs it imports it, or fails as it should.
-            if error.name is None or not module.startswith(error.name):
-                raise
+    import_what_is_installed(modules)
+    with replaying.record_imports(module.partition(".")[0] for module in replayed) as recorder:
+        import_what_is_installed(replayed)
+    replaying.ReplayedImports(recorder)
     sys.path[:] = path_of_interpreter
     # Programs share the pages of what is here now, as long as their garbage collection does not visit it.
     gc.collect()
@@ -290,7 +308,9 @@ def listen(path: str, sources: str, modules: list[str]) -> Program | None:
 
 def main() -> None:
     """Serve; in the process of a program, run it."""
-    program = listen(sys.argv[1], sys.argv[2], sys.argv[3:])
+    path, sources, *modules = sys.argv[1:]
+    split = modules.index("--")
+    program = listen(path, sources, modules[:split], modules[split + 1 :])
     if program is None:
         os._exit(0)
     code = 0

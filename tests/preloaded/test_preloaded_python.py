@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.preloaded import commands_python, modules_of_truetune
+from tests.preloaded import commands_python, libraries_python, modules_of_truetune
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="descriptors of processes (pidfd) are of Linux"
@@ -38,6 +38,30 @@ if __name__ == "__main__":
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         print(pool.map(abs, [-1]))
 """
+IMPORTS = """
+import sys
+def tell_loaded_modules():
+    print(*sorted(name for name in sys.modules if name.partition(".")[0] in PACKAGES))
+PACKAGES = ("transformers", "datasets", "peft", "trl")
+class Told:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("transformers", "transformers.trainer", "datasets", "peft.peft_model"):
+            print(name, "is imported")
+sys.meta_path.insert(0, Told())
+tell_loaded_modules()
+import transformers
+tell_loaded_modules()
+from transformers import AutoModelForCausalLM
+tell_loaded_modules()
+from transformers.trainer_utils import set_seed
+tell_loaded_modules()
+from trl import SFTTrainer
+tell_loaded_modules()
+import datasets
+print(datasets.config.HF_DATASETS_CACHE, transformers.trainer.__spec__.loader.__class__)
+print("Trainer" in vars(transformers), SFTTrainer.__mro__[1].__name__, "BertModel" in vars(transformers))
+"""
+"""A program that says at each of its steps what it has loaded of the packages that hooks wait for"""
 WAITING = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
 
 
@@ -123,6 +147,36 @@ def test_modules_are_there_and_torch_is_not() -> None:
         [commands_python(), "-c", code], capture_output=True, text=True, env=plain_environment()
     )
     assert done.stdout == "True False\n"
+
+
+def test_packages_that_hooks_wait_for_are_imported_as_by_python(tmp_path: Path) -> None:
+    """The server had imported them before. A real interpreter is what it is compared with, 6 s of processor time."""
+    pytest.importorskip("trl")
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "HF_DATASETS_CACHE": str(tmp_path),
+    }
+    real, preloaded = (
+        subprocess.run(
+            [python, "-c", IMPORTS], capture_output=True, text=True, env=environment
+        ).stdout.splitlines()
+        for python in (sys.executable, libraries_python())
+    )
+    assert preloaded == real
+    assert (preloaded[0], preloaded[1]) == ("", "transformers is imported")
+
+
+@pytest.mark.parametrize("name", ["HF_HOME", "TRANSFORMERS_VERBOSITY"])
+def test_other_variables_of_these_packages_get_a_real_interpreter(name: str) -> None:
+    done = subprocess.run(
+        [libraries_python(), "-c", "import sys; print('torch' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", name: "error"},
+    )
+    assert done.stdout == "False\n"
 
 
 def test_what_counts_at_the_start_gets_a_real_interpreter() -> None:
