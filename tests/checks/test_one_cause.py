@@ -29,6 +29,9 @@ BESIDES: dict[str, tuple[str, ...]] = {
     "sides-swapped-in-part-of-rows": ("duplicate-rows", "few-distinct-answers"),
     "extracted-values-are-not-in-the-prompt": ("duplicate-rows", "few-distinct-answers"),
     "answers-ignore-a-countable-request": ("duplicate-rows",),
+    "code-in-answers-is-broken": ("duplicate-rows",),
+    "neighbouring-texts-overlap": ("eos-not-appended-by-tokenizer",),
+    "offsets-do-not-mark-their-text": ("duplicate-rows", "unused-columns"),
     "answers-share-a-mark-at-their-ends": ("duplicate-rows", "few-distinct-answers"),
     # Another fact that the example shows as well: it is ended by another edit.
     "thinking-stripped-from-history": ("template-marks-differ-from-published",),

@@ -5,7 +5,7 @@ Reads the options of a prompt: labelled ones (`A) Paris`), and labels in words (
 `Answer with yes or no`). It counts short answers that
 
 - name a label that is not listed (`E` beside A to D, `2` beside letters),
-- name one option and write the text of another (`B) Paris`, where Paris is A),
+- name one option and write the text of another (`B) Paris`, where Paris is A), or name one whose text is listed twice,
 - are another word than those listed (`qa` beside `question`), or (nearly all of them) one in another spelling
   (`Question.`).
 
@@ -64,6 +64,7 @@ from truetune.encoding.batch import Batch
 from truetune.encoding.row_fingerprints import text_of
 
 UNLISTED, OTHER_TEXT = "name a label that is not listed", "name one option and write another's text"
+SAME_TEXT = "name an option whose text is listed twice"
 OTHER_WORD, OTHER_SPELLING = "are none of the listed words", "are a listed word in another spelling"
 LABEL_ALONE = re.compile(r"\W{0,3}([A-Ha-h]|\d)\W{0,3}")
 LABEL_AND_TEXT = re.compile(r"\W{0,3}([A-Ha-h1-8])[).:]\W{0,3}\s*(\S[^\n]*?)\W{0,2}")
@@ -80,6 +81,7 @@ MAX_DISTINCT = 1_000
 REMEDIES = {
     UNLISTED: "write the labels that the prompts list, counted as they count (A is the first, not 0)",
     OTHER_TEXT: "take letter and text from the same list: shuffle the options before the letter is looked up",
+    SAME_TEXT: "draw the wrong options without the right one and without repeats",
     OTHER_WORD: "map these answers to the listed labels, or list them in the prompts",
     OTHER_SPELLING: "write the labels as the prompts list them: same case, no full stop",
 }
@@ -146,10 +148,11 @@ class AnswerIsNoneOfTheOptions(DataRule):
                 both[1].casefold(), normal_label(both[2]), text_by_label
             )
         # A number may be the text of an option, or the result that is asked for.
-        is_listed = (alone is not None and alone[1].casefold() in text_by_label) or normal_label(
-            answer
-        ) in texts
-        return None if is_listed else UNLISTED
+        label = alone[1].casefold() if alone is not None else ""
+        if label not in text_by_label:
+            return None if normal_label(answer) in texts else UNLISTED
+        same = sum(normal_label(text) == text_by_label[label] for _, text in options)
+        return SAME_TEXT if same > 1 else None
 
     def unmet(self) -> Unmet | None:
         """Unmet where no prompt lists options."""
@@ -166,7 +169,7 @@ class AnswerIsNoneOfTheOptions(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._findings_of_kinds((UNLISTED, OTHER_TEXT), self.labelled)
+        yield from self._findings_of_kinds((UNLISTED, OTHER_TEXT, SAME_TEXT), self.labelled)
         if not self._are_lists_of_answers():
             return
         # Where the labels are few and only some are spelt otherwise, `labels-are-inconsistent` says so.

@@ -13,6 +13,9 @@ Looks in answers for damage that is visible in the text itself:
   that is quoted below, notices (`Kim joined the chat`), marks of an anonymiser (`[EMAIL]`), pieces of tokens (`work
   ##ing`, `<unk>`), letters apart, question marks in words, several candidates, another task after the answer, loops of
   the same words up to the limit of a sampler,
+- written by a failed script: objects as a program prints them (`content='...' response_metadata={}`, `tensor(3)`),
+  error messages of a request instead of the answer, formulas without backslashes or without their second sign, Arabic
+  or Hebrew words written backwards, accents that are characters of their own,
 - of code: lost line breaks or indentation, line numbers, plus signs of a diff, prompts of an interpreter, conflicts.
 
 It ignores other code and formulas, and what the prompt asks for or explains (numbered sources, options, a beginning

@@ -1,12 +1,16 @@
-"""Prompts ask for a number of items, one sentence, a number of words or a programming language, and answers differ.
+"""Prompts ask for a number of items or words, a table, a list, a language or a name in code, and answers differ.
 
 ## What it does
-Compares what a prompt asks for in words that can be counted with its answer:
+Compares what a prompt asks for, as far as a program can tell it, with its answer:
 
 - `List 5 ...`, `Give three ...`: the items of the list in the answer,
 - `in one sentence`: three sentences or more,
 - `in 50 words`, `at most 50 words`: more than twice as many words, or less than a third of `in 50 words`,
-- `a Python function`, `in JavaScript`: code of another language.
+- `a Python function`, `in JavaScript`: code of another language,
+- `in a table`, `as bullet points`: an answer without a table, without a list,
+- `assert area(2) == 4`, ``a function called `area` ``: code that lacks this name,
+- `CREATE TABLE orders ...`: a query that is about other tables alone,
+- `Translate: ... 1,250 ...`: a translation that lacks most numbers of its text.
 
 It fires for each kind from 15 % of the prompts that ask so, and five. In a published set of 999 instructions none of
 54 lists differs.
@@ -47,6 +51,7 @@ from truetune.checks.is_wrong_column_learned import last_user_text
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.patterns_telling_code_from_prose import LOOKS_LIKE_CODE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
@@ -99,6 +104,52 @@ LANGUAGE_NAMES = re.compile(
     re.IGNORECASE,
 )
 GROUP_NAMES = {"c": "c or c++"}
+ASKS_FOR_TABLE = re.compile(
+    r"\b(?:in|as|into|using|with|create|make|generate|draw|produce|give me) (?:the form of )?an? "
+    r"(?:[\w-]+ ){0,2}?table\b(?! (?:tennis|of contents|called|named|spoon|top|salt|lamp|for \d|with (?:the )?columns))"
+    r"|\bmarkdown table\b|\btabular (?:form|format)\b",
+    re.I,
+)
+ABOUT_TABLES = re.compile(
+    r"\bsql\b|html|latex|database|schema|python|code|query|restaurant|furniture|wood|excel|css",
+    re.I,
+)
+TABLE = re.compile(
+    r"^[^\n|]*\|[^\n|]*\|.*$|^[^\n|]+\|[^\n|]+$|<table|\\begin\{tabular|^[^\n\t]+\t[^\n]+$|^[+\u2500-\u257f-]{5,}",
+    re.M,
+)
+ASKS_FOR_BULLETS = re.compile(
+    r"\b(?:as|in|using|with|into|of) (?:an? )?(?:[\w-]+ ){0,2}?bullet(?:ed)?[ -]?(?:points?|lists?|form|format|s)?\b"
+    r"|\bbullet(?:ed)?[ -]?(?:points?|list) (?:format|form|summary|list)\b",
+    re.I,
+)
+LIST_LINE = re.compile(
+    r"^[ \t]*(?:[-*+\u2022\u2013\u25cf\u25aa\u25e6\u2023\u00b7]|\(?\w{1,2}[.)]|#)[ \t]*\S|<li>|\\item",
+    re.M,
+)
+NAMED_IN_ASSERT = re.compile(r"^[ \t]*assert[ \t]+(?:\w+\()?\(?[ \t]*([a-z_]\w+)\(", re.M)
+NAMED_IN_WORDS = re.compile(
+    r"\b(?:function|method|class)\s+(?:called|named)\s+[`'\"]?([A-Za-z_]\w+)[`'\"]?(?=[\s.,:;()`'\"]|\Z)"
+    r"|\b(?:function|method|class)\s+`([A-Za-z_]\w+)(?:\([^`\n]*\))?`"
+)
+CALLED_BY_PYTHON = frozenset(
+    ("all", "any", "sorted", "set", "list", "len", "sum", "isinstance", "round", "abs", "math", "tuple", "str", "not",
+     "dict", "max", "min", "type", "hasattr", "callable", "candidate", "repr", "int", "float")
+)  # fmt: skip
+DEFINES = re.compile(
+    r"^[ \t]*(?:async )?(?:def|class|function|func|fn|public|private|static)\b|=>|= lambda\b", re.M
+)
+SCHEMA_TABLE = re.compile(r"\bCREATE TABLE (?:IF NOT EXISTS )?[\[`\"]?(?:\w+\.)?(\w+)", re.I)
+QUERIED_TABLE = re.compile(r"\b(?:FROM|JOIN|UPDATE|INTO)\s+[\[`\"]?(?:\w+\.)?([A-Za-z_]\w*)", re.I)
+NAMED_IN_QUERY = re.compile(r"\b(\w+)\s+AS\s*\(|\bAS\s+(\w+)", re.I)
+ASKS_FOR_TRANSLATION = re.compile(
+    r"\btranslate\b[^\n]{0,60}\b(?:to|into|in|from)\b|\b\u00fcbersetz\w*\b|\btradui\w*\b|\btraduc\w*\b|\btraduz\w*\b"
+    r"|\btradurre\b|\u7ffb\u8bd1|\u7ffb\u8a33",
+    re.I,
+)
+HEAD = 200
+"""Characters of a prompt in which a translation is asked for"""
+LONG_NUMBER = re.compile(r"(?<![\w.,])\d[\d.,\u00a0\u202f ]{0,30}\d(?![\w])")
 # In LLaMA-Factory's Alpaca demo (999 rows) none of 54 lists and no answer of one sentence differs.
 MIN_SHARE, MIN_ROWS = 0.15, 5
 MIN_TOO_MANY_SENTENCES = 3
@@ -109,6 +160,11 @@ KINDS = {
     "sentence": "answers have three sentences or more where one is asked for",
     "words": "answers have far more or fewer words than asked for",
     "language": "answers are code in another language than asked for",
+    "table": "answers are no table, though one is asked for",
+    "bullets": "answers are no list, though bullet points are asked for",
+    "name": "answers are code without the function or class that the prompt names",
+    "schema": "queries are about tables that the schema in the prompt lacks",
+    "numbers": "translations lack the numbers of the text",
 }
 
 
@@ -183,6 +239,64 @@ def _judge_requests(prompt: str, answer: str) -> Iterator[tuple[str, str]]:
         yield "sentence", f"one is asked for, and the answer has {sentences}" if is_long else ""
     yield from _judge_number_of_words(prompt, answer)
     yield from _judge_language(prompt, answer)
+    yield from _judge_layout(prompt, answer)
+    yield from _judge_name_of_function(prompt, answer)
+    yield from _judge_tables_of_query(prompt, answer)
+    yield from _judge_numbers_of_translation(prompt, answer)
+
+
+def _judge_layout(prompt: str, answer: str) -> Iterator[tuple[str, str]]:
+    """Is an answer a table or a list, where the prompt asks for one?"""
+    if ASKS_FOR_TABLE.search(prompt) and not ABOUT_TABLES.search(prompt):
+        yield (
+            "table",
+            "" if TABLE.search(answer) else "a table is asked for, and the answer has none",
+        )
+    if ASKS_FOR_BULLETS.search(prompt):
+        has_list = LIST_LINE.search(answer) is not None
+        yield "bullets", "" if has_list else "bullet points are asked for, and the answer has none"
+
+
+def _judge_name_of_function(prompt: str, answer: str) -> Iterator[tuple[str, str]]:
+    """Does the code of an answer have the name that tests in the prompt call, or its words give?"""
+    names = set(NAMED_IN_ASSERT.findall(prompt)) - CALLED_BY_PYTHON
+    if not names:
+        names = {one or other for one, other in NAMED_IN_WORDS.findall(prompt)}
+    if len(names) != 1 or not DEFINES.search(answer):
+        return
+    name = names.pop()
+    is_there = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", answer) is not None
+    yield "name", "" if is_there else f"the prompt names {name}, and the code does not have it"
+
+
+def _judge_tables_of_query(prompt: str, answer: str) -> Iterator[tuple[str, str]]:
+    """Does a query ask tables of the schema that the prompt holds?"""
+    schema = {name.lower() for name in SCHEMA_TABLE.findall(prompt)}
+    queried = [name.lower() for name in QUERIED_TABLE.findall(answer)]
+    if not schema or not queried or "select" not in answer.lower():
+        return
+    own = {name.lower() for pair in NAMED_IN_QUERY.findall(answer) for name in pair if name}
+    other = [name for name in queried if name not in schema | own]
+    is_other = len(other) == len(queried)
+    yield (
+        "schema",
+        f"the query is about {other[0]}, the schema has {', '.join(sorted(schema)[:3])}"
+        if is_other
+        else "",
+    )
+
+
+def _judge_numbers_of_translation(prompt: str, answer: str) -> Iterator[tuple[str, str]]:
+    """Has a translation the numbers of its text? Nothing where it has no long ones."""
+    if not ASKS_FOR_TRANSLATION.search(prompt[:HEAD]) or LOOKS_LIKE_CODE.search(prompt):
+        return
+    numbers = {re.sub(r"\D", "", number) for number in LONG_NUMBER.findall(prompt)}
+    if not numbers:
+        return
+    written = re.sub(r"(?<=\d)[.,\u00a0\u202f ](?=\d)", "", answer)
+    lost = sorted(number for number in numbers if number not in written)
+    is_lost = 2 * len(lost) > len(numbers)
+    yield "numbers", f"the text has {lost[0]}, and the translation lacks it" if is_lost else ""
 
 
 def _judge_number_of_items(prompt: str, answer: str) -> Iterator[tuple[str, str]]:

@@ -7,8 +7,9 @@ several processes returned their parts; the reverse order; rows swapped two by t
 different rows that are far nearer to each other than to anything else. It fires if one order is far beyond chance,
 counting all orders that were tried, and if the rows' own answers are no nearer than any other. Rows whose questions
 and answers share no rare words are judged by quantities: it fires if the lengths of questions (of a translation), or
-their numbers (of a problem), go with those of the answers some rows away, and not with their own. If a script builds
-the rows from a file and its code can be followed, the rows are compared with the lines of that file.
+their numbers (of a problem), go with those of the answers some rows away, and not with their own. Labels are judged by
+the words that texts of one label share. If a script builds the rows from a file and its code can be followed, the rows
+are compared with the lines of that file.
 
 ## Why it is bad
 The model learns fluent answers to other questions. The loss falls as usual, since most of it is about the language.
@@ -45,6 +46,7 @@ from truetune.checks.faults import Fault
 from truetune.checks.find_answer_shift_by_quantities import AnswerShift, find_answer_shift
 from truetune.checks.find_answers_at_other_rows_by_row_chunks import DisplacedAnswersOfFile
 from truetune.checks.find_answers_standing_at_other_rows import DisplacedAnswers
+from truetune.checks.find_labels_of_other_rows_by_words import LabelShift, find_label_shift
 from truetune.checks.findings import Case, Finding
 from truetune.checks.is_wrong_column_learned import last_answer, last_user_text
 from truetune.checks.judgement import Unmet
@@ -85,7 +87,7 @@ class AnswersOfOtherRows(DataRule):
     def unmet(self) -> Unmet | None:
         """Unmet where it can't be judged to which question an answer belongs."""
         self.file.search_and_forget_kept_rows()
-        if self._shift_by_quantities is not None:
+        if self._shift_by_quantities is not None or self._shift_of_labels is not None:
             return None
         return self.file.why_not_judged("an answer")
 
@@ -94,6 +96,12 @@ class AnswersOfOtherRows(DataRule):
         """The shift of answers that lengths or numbers tell, once all rows are known."""
         questions = [question for question, _, _ in self.measured]
         return find_answer_shift(questions, [answer for _, answer, _ in self.measured])
+
+    @cached_property
+    def _shift_of_labels(self) -> LabelShift | None:
+        """The shift of labels that the words of the texts tell, once all rows are known."""
+        texts = [question for question, _, _ in self.measured]
+        return find_label_shift(texts, [answer.strip() for _, answer, _ in self.measured])
 
     def measurement_if_clean(self) -> Measurement:
         """For how many questions the nearest answer is their own."""
@@ -112,6 +120,27 @@ class AnswersOfOtherRows(DataRule):
             yield self._finding_on_displaced(self.file.displaced)
         elif self._shift_by_quantities is not None:
             yield self._finding_on_shift(self._shift_by_quantities)
+        elif self._shift_of_labels is not None:
+            yield self._finding_on_labels(self._shift_of_labels)
+
+    def _finding_on_labels(self, shift: LabelShift) -> Finding:
+        """The finding on labels that the words of the texts show to be those of other rows."""
+        rows = abs(shift.offset)
+        where = f"{rows} row{'s' if rows > 1 else ''} {'before' if shift.offset < 0 else 'after'}"
+        cases = [case for _, _, case in self.measured[shift.first : shift.first + MAX_CASES]]
+        return self.finding(
+            f"from {cases[0].origin} on, the labels of {shift.count:,} neighbouring rows are those of other texts: the"
+            f" right labels are {where}",
+            "build the rows again and filter whole rows: a row was dropped from or added to only one of the columns"
+            " (or files of lines)",
+            evidence=[
+                f"the words of the texts tell {shift.own:.0%} of the labels of the same row, {shift.other:.0%} of those"
+                f" {where}"
+            ],
+            cases=cases,
+            count=shift.count,
+            total=len(self.measured),
+        )
 
     def _finding_on_shift(self, shift: AnswerShift) -> Finding:
         """The finding on answers that lengths or numbers show to be those of other rows."""

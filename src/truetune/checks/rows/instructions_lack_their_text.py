@@ -7,8 +7,9 @@ no earlier turn. It also looks for first questions that follow up on nothing ("g
 shorter", "that is wrong", "tell me more about the second point"). It also says whether a column for the text
 (`input`, `context`, `text`) is empty in these rows. It is an error from 20 % of the rows, and a warning from 5 %.
 
-A link or a file name instead of the text counts as no text ("Summarize this article. https://..."). Prompts about the
-link itself, answers that say that they can't open it, and rows with tools do not count.
+A name in braces that nobody replaced (`{question}`, in system prompts too) counts as no text, unless the prompt is
+about code or such names. A link or a file name instead of the text counts as no text ("Summarize this article. https://...").
+Prompts about the link itself, answers that say that they can't open it, and rows with tools do not count.
 
 ## Why it is bad
 The answer is about a text, or a turn, that the model has not seen: it learns to make one up, and the loss does not show
@@ -55,6 +56,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.last_question_and_answer import last_question_and_answer
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
+from truetune.checks.patterns_telling_code_from_prose import ABOUT_CODE, LOOKS_LIKE_CODE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
@@ -160,6 +162,10 @@ CANNOT_OPEN = re.compile(
     r"(?:open|access|browse|visit|read|view|click|follow)",
     re.I,
 )
+PLACEHOLDER = re.compile(
+    r"(?<![{$\w\\%^_])(?:\{\{?\s*[A-Za-z_]\w{1,30}\s*\}?\}|\$\{[A-Za-z_]\w{1,30}\})(?![}{\w])"
+)
+"""A name that nobody replaced by its text: `{question}`"""
 MAX_CHARACTERS_WITH_LINK = 1_000
 """Characters of a prompt that is searched for links: the instruction that is allowed, and a long link"""
 MIN_ANSWER_WORDS = 6
@@ -198,11 +204,13 @@ class InstructionsLackTheirText(DataRule):
         """Count the rows of a batch whose instruction speaks of a text that is not there."""
         for row in batch.rows:
             prompt = _question_if_no_context_precedes_answer(row)
-            if prompt is None:
+            place = _unfilled_place(_texts_before_first_answer(row), row)
+            if prompt is None and place is None:
                 continue
             self.rows += 1
-            link = _link_in_place_of_text(prompt, row)
-            pointer = link or _words_pointing_to_missing_text(prompt)
+            link = None if prompt is None else _link_in_place_of_text(prompt, row)
+            words = None if prompt is None else _words_pointing_to_missing_text(prompt)
+            pointer = link or place or words
             if pointer is None:
                 continue
             self.lacking += 1
@@ -267,6 +275,17 @@ def _question_if_no_context_precedes_answer(row: Conversation) -> str | None:
     return (content or None) if isinstance(content, str) else None
 
 
+def _texts_before_first_answer(row: Conversation) -> str:
+    """The system texts and the first question of a row, or its prompt."""
+    if not row.is_chat:
+        return row.prompt or ""
+    before_answer = takewhile(lambda message: message.get("role") != "assistant", row.messages)
+    roles = (*SYSTEM_ROLES, "user")
+    return "\n".join(
+        text_of(one.get("content")) for one in before_answer if one.get("role") in roles
+    )
+
+
 def _has_long_system_text(messages: list[Message]) -> bool:
     """Is a system prompt among messages so long that it may hold the text that is meant?"""
     return any(
@@ -292,6 +311,19 @@ def _link_in_place_of_text(prompt: str, row: Conversation) -> str | None:
     # Texts in scripts without spaces are one word: their characters count.
     is_long = answer is not None and max(len(answer.split()), len(answer) // 8) >= MIN_ANSWER_WORDS
     return link[0] if is_told and is_long else None
+
+
+def _unfilled_place(prompt: str, row: Conversation) -> str | None:
+    """The name in braces that a prompt has in place of its text; None where the prompt is about such names."""
+    match = PLACEHOLDER.search(prompt) if "{" in prompt else None
+    if match is None:
+        return None
+    rest = PLACEHOLDER.sub(" ", prompt)
+    _, answer = last_question_and_answer(row)
+    is_meant = (
+        ABOUT_CODE.search(rest) or LOOKS_LIKE_CODE.search(rest) or "`" in prompt or "\\" in prompt
+    )
+    return None if is_meant or (answer and match[0] in answer) else match[0]
 
 
 def _words_pointing_to_missing_text(prompt: str) -> str | None:

@@ -3,7 +3,9 @@
 ## What it does
 Judges answers that are the labels of a classification: short, few different ones, several rows each. It fires if a
 label has two spellings that differ in case, marks or separators (`Positive`, `positive.`, `POSITIVE`), each in at
-least 2 % of the rows and three rows. It fires too if texts have several labels (3 texts and 2 % of the rows).
+least 2 % of the rows and three rows. It fires too if texts have several labels (3 texts and 2 % of the rows; texts that
+differ in case, spaces or marks are one), or if the labels of a part of the rows stand for other classes, by the words
+of their texts, than in the rows before.
 
 ## Why it is bad
 The probability of a right answer is shared among its spellings, and a comparison with the label fails on the others.
@@ -36,6 +38,7 @@ name all of them in one answer if they are all right.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -43,6 +46,11 @@ from hashlib import blake2b
 from truetune.checks.answer_diversity import LABEL, MOST_LABELS, ROWS_A_LABEL
 from truetune.checks.base_of_rules_on_answer_texts import text_besides_answers
 from truetune.checks.faults import Fault
+from truetune.checks.find_labels_of_other_rows_by_words import (
+    MAX_ROWS,
+    RenamedLabels,
+    find_renamed_labels,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.is_wrong_column_learned import last_answer
 from truetune.checks.judgement import Unmet
@@ -62,6 +70,9 @@ ERROR_SHARE = 0.2
 MAX_KEPT = 100_000
 """Texts whose label is kept, 8 bytes each"""
 SHOWN_SPELLINGS = 3
+MAX_CHARACTERS = 2_000
+"""Of a text whose words tell its label"""
+WORD = re.compile(r"\w+")
 
 
 class LabelsAreInconsistent(DataRule):
@@ -80,6 +91,8 @@ class LabelsAreInconsistent(DataRule):
         self.contradicted: set[bytes] = set()
         self.contradicting = 0
         self.cases: list[Case] = []
+        self.first_rows: list[tuple[str, str, Case]] = []
+        """Text, label and place of the first rows"""
 
     def add_batch(self, batch: Batch) -> None:
         """Count the spellings of short answers, and texts that come again with another one."""
@@ -100,7 +113,12 @@ class LabelsAreInconsistent(DataRule):
         self, answer: str, label: str, batch: Batch, row: Conversation
     ) -> None:
         """Note a text that came before with another label."""
-        prompt = " ".join(text_besides_answers(row).split())
+        # Copies that differ in case, spaces or marks are one text.
+        text = text_besides_answers(row)
+        if len(self.first_rows) < MAX_ROWS:
+            place = case_in_row(batch, row, f"the label is {answer!r}")
+            self.first_rows.append((text[-MAX_CHARACTERS:], label, place))
+        prompt = " ".join(WORD.findall(text.casefold())) or text
         key = blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         if key not in self.labels_by_text and len(self.labels_by_text) >= MAX_KEPT:
             return
@@ -162,6 +180,33 @@ class LabelsAreInconsistent(DataRule):
                 count=self.contradicting,
                 total=self.rows,
             )
+
+        renamed = self._renamed_labels()
+        if renamed is not None:
+            yield self._finding_on_renamed(renamed)
+
+    def _renamed_labels(self) -> RenamedLabels | None:
+        """The part of the rows whose labels mean other classes."""
+        texts = [text for text, _, _ in self.first_rows]
+        return find_renamed_labels(texts, [label for _, label, _ in self.first_rows])
+
+    def _finding_on_renamed(self, renamed: RenamedLabels) -> Finding:
+        """The finding on a part of the rows whose labels mean other classes than before."""
+        cases = [case for _, _, case in self.first_rows[renamed.first : renamed.first + MAX_CASES]]
+        label, other = renamed.example
+        return self.finding(
+            f"from {cases[0].origin} on, labels stand for other classes than in the rows before: texts with {label!r}"
+            f" are like those with {other!r}",
+            "give the labels of all files their names by one table (ClassLabel, a dictionary) in the script that merges"
+            " them: each file was numbered by a list of its own",
+            evidence=[
+                f"the words of the rows before tell {renamed.own:.0%} of these labels as they are, and"
+                f" {renamed.renamed:.0%} if each is read as another"
+            ],
+            cases=cases,
+            count=renamed.count,
+            total=self.rows,
+        )
 
     def _finding_on_spellings(self, several: dict[str, Counter[str]]) -> Finding:
         """The finding on labels with several spellings."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from truetune.checks.patterns_telling_code_from_prose import CODE, LOOKS_LIKE_CODE
+from truetune.checks.rows.evidence import outputs_of_failed_scripts as failed
 from truetune.checks.rows.evidence import remains_of_programs as remains
 from truetune.generation.repetition_loops import is_looping
 
@@ -453,9 +454,45 @@ CODE_DAMAGE_KINDS = (
         "drop these answers, or sample them again (a higher temperature, a repetition penalty)",
         meant=ASKS_FOR_REPETITION,
     ),
+    DamageKind(
+        "error messages instead of answers",
+        failed.position_of_error_message,
+        "drop these answers and ask again: the script that made the rows wrote the error of a request as its answer",
+        meant=failed.ABOUT_ERRORS,
+    ),
+    DamageKind(
+        "formulas that never close",
+        failed.position_of_open_formula,
+        EXPORT + "keep both signs of each formula ($, \\( and \\), \\[ and \\])",
+        meant=failed.ABOUT_FORMULAS,
+    ),
 )
 """Of whole answers with their code, in the order in which they are looked for"""
 REMAINS_KINDS = (
+    DamageKind(
+        "objects as a program prints them",
+        failed.position_of_printed_object,
+        "write the content of the object (message.content, value.item(), row['output']) in the script that makes the"
+        " rows, not str() of it",
+        meant=failed.ABOUT_OBJECTS,
+    ),
+    DamageKind(
+        "formulas without their backslashes",
+        failed.position_of_lost_backslash,
+        EXPORT + "keep the backslashes (raw strings, json.dumps, no replace of '\\\\')",
+        meant=failed.ABOUT_FORMULAS,
+    ),
+    DamageKind(
+        "Arabic or Hebrew words written backwards",
+        failed.position_of_backward_words,
+        EXPORT
+        + "extract the text of the pages in logical order, without a step that turns it for display (python-bidi)",
+    ),
+    DamageKind(
+        "accents that are characters of their own",
+        failed.position_of_decomposed_letters,
+        "normalise the texts: unicodedata.normalize('NFC', text)",
+    ),
     DamageKind(
         "ids and emoji names of a chat program",
         remains.position_of_chat_marks,
