@@ -36,6 +36,7 @@ from truetune.checks.reasons_rules_cannot_judge import (
 )
 from truetune.checks.severity_by_trainer import SeverityByFact
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.retrieval_rows import RetrievalData
 from truetune.encoding.batch import Batch
 from truetune.memory.read_machine import Launch
 from truetune.render.byte_tokenizer import BYTE_TOKENIZER
@@ -83,6 +84,7 @@ ROLLOUTS_FOLLOW = Unmet(
 )
 NO_ROLLOUT = Unmet("no rollout was recorded", asked=True)
 NO_TOKENIZED_ROW = Unmet("no row with token ids was read", asked=True)
+NO_RETRIEVAL_ROW = Unmet("no row with a query and its texts was read", asked=True)
 NO_OUTPUT = Unmet(
     "no console output was read", "keep it (CMD 2>&1 | tee run.log), and truetune diagnose run.log"
 )
@@ -287,6 +289,16 @@ class TokenizedRule(Rule["TokenizedData"]):
     def unmet(self) -> Unmet | None:
         """Unmet without tokenized rows."""
         return None if self.subject.summary.rows else NO_TOKENIZED_ROW
+
+
+class RetrievalRule(Rule[RetrievalData]):
+    """Looks at rows that train an embedding model or a reranker."""
+
+    family = "retrieval"
+
+    def unmet(self) -> Unmet | None:
+        """Unmet without such rows."""
+        return None if self.subject.rows else NO_RETRIEVAL_ROW
 
 
 class ConfigRule(Rule[Config]):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from truetune.checks.check_data import Progress
+from truetune.checks.inspect_retrieval_rows import inspect_retrieval_rows, retrieval_layout
 from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import inspect_tokenized, is_tokenized
 from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rules
@@ -71,6 +72,9 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     Rows that are token ids already have rules of their own. If there are both kinds, the report is
     that on the other rows, and what was found in the ids is added to `seen`.
     """
+    run, of_texts = _judge_retrieval_rows(run, seen)
+    if of_texts is not None and not run.data:
+        return of_texts
     run = _take_mask_from_generation_tags(shape_run_by_script(run, seen), seen)
     report_found_evaluation_rows(run, seen)
     lacking = _not_judged_absent_model(run)
@@ -89,6 +93,34 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     if of_rows is not None and of_ids is not None:
         seen.add(of_ids)
     return of_rows or of_ids
+
+
+def _judge_retrieval_rows(run: RunSpec, seen: PathsCheck) -> tuple[RunSpec, Report | None]:
+    """Judge the rows that train an embedding model or a reranker, by the rules on those.
+
+    Returns:
+        The run without these rows, and the report on them. None if there are none, or if there are other rows: then
+        what was found is added to `seen`.
+    """
+    layouts = {path: retrieval_layout(path, run) for path in (*run.data, *run.eval_data)}
+    reports: list[Report] = []
+    for layout in dict.fromkeys(one for one in layouts.values() if one is not None):
+        trained = [path for path in run.data if layouts[path] == layout]
+        held_out = [path for path in run.eval_data if layouts[path] == layout]
+        if trained:
+            reports.append(inspect_retrieval_rows(trained, layout, run, held_out))
+    if not reports:
+        return run, None
+    rest = run.model_copy(
+        update={
+            name: tuple(path for path in getattr(run, name) if layouts[path] is None)
+            for name in ("data", "eval_data")
+        }
+    )
+    first, *others = reports
+    for report in others if not rest.data else reports:
+        seen.add(report)
+    return rest, None if rest.data else first
 
 
 def _take_mask_from_generation_tags(run: RunSpec, seen: PathsCheck) -> RunSpec:

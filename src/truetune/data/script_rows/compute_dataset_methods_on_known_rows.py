@@ -365,14 +365,29 @@ def _change_columns(
         plain = constant_of(first)
         return _rename_columns(table, plain) if isinstance(plain, dict) else None
     if method in ("remove_columns", "select_columns", "drop"):
-        chosen = set(_column_names_in_value(keywords.get("columns", first)))
+        chosen = _column_names_in_value(keywords.get("columns", first))
         if not chosen:
             return None
-        keeps = method == "select_columns"
-        return keep_or_drop_columns(table, chosen, keeps=keeps)
+        if method == "select_columns":
+            return _choose_columns_in_order(table, chosen)
+        return keep_or_drop_columns(table, set(chosen), keeps=False)
     if method == "add_column":
         return add_table_column(table, constant_of(first or keywords.get("name")), args[-1])
     return None
+
+
+def _choose_columns_in_order(table: Table, names: list[str]) -> Table:
+    """The table with these columns, in this order: `select_columns` puts them so."""
+    rows = [
+        Row(
+            {name: row.entries[name] for name in names if name in row.entries},
+            row.rest,
+            row.is_open,
+            place=row.place,
+        )
+        for row in table.rows
+    ]
+    return make_table(rows, table)
 
 
 def keep_or_drop_columns(table: Table, chosen: set[str], *, keeps: bool) -> Table:

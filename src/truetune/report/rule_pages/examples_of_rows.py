@@ -90,6 +90,17 @@ def _notes_on_edit(name: str, edit: Any) -> Iterator[str]:
             yield f"Of `{name}`, only the changed keys are shown."
 
 
+def example_of_retrieval_rows(block: Mapping[str, Any]) -> Example:
+    """An example of a rule on rows of embedding models and rerankers: data.jsonl, and the evaluation rows."""
+    return Example(
+        tuple(
+            jsonl_file(f"{name}.jsonl", rows_of_example(block[name]))
+            for name in ("data", "eval_data")
+            if name in block
+        )
+    )
+
+
 def example_of_stored_rows(block: Mapping[str, Any]) -> Example:
     """An example of a rule on rows of token ids: what a Parquet file holds, column by column."""
     columns = {"input_ids": "input_ids: chats of a real tokenizer", "labels": HEALTHY_LABELS}
