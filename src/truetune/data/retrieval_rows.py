@@ -33,6 +33,7 @@ SENTENCE_PAIRS = (
     ("text_a", "text_b"),
     ("query", "passage"),
     ("query", "document"),
+    ("premise", "hypothesis"),
 )
 """Two texts whose likeness or relevance a column scores"""
 SCORE_COLUMNS = (

@@ -176,9 +176,22 @@ def _name_ids_or_say_why(
         return ""
     shapes = ", ".join(f"{key} ({_describe_shape(value)})" for key, value in values.items())
     which = "none of its tensors can be ids"
+    texts = [str(key) for key, value in values.items() if _are_texts(value)]
+    if texts and not candidates:
+        return (
+            f"the batch holds texts ({', '.join(texts)}), which the model tokenizes by itself: what it learns of"
+            " them is not seen here"
+        )
     if candidates:
         which = f"{' and '.join(map(str, candidates))} may be the ids"
     return f"{which}: the batch has {shapes}; name them, as in keys={{'input_ids': ...}}"
+
+
+def _are_texts(value: Any) -> bool:
+    """Is it a list of texts, or of lists of them?"""
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    return isinstance(value, str)
 
 
 def _drop_labels_from_id_candidates(candidates: dict[Key, Any]) -> None:

@@ -91,6 +91,7 @@ def write(block: dict[str, Any], folder: Path) -> Path:
         }
     for name, value in objects.items():
         if value:
+            (folder / f"{name}.json").parent.mkdir(parents=True, exist_ok=True)
             (folder / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
     for name, shard in (block.get("shards") or {}).items():
         write_tensors(folder / name, shard)

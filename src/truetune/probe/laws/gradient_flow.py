@@ -22,6 +22,7 @@ COST: Cost = "quick"
 # Two, so that a module which one batch has no use for (a modality, an expert) may be reached by the other.
 MAX_BATCHES = 2
 MAX_SHOWN_TENSORS = 8
+POOLER = re.compile(r"(?:^|\.)pooler\.")
 # The number of an expert in the name of its tensors.
 EXPERT_NUMBER = re.compile(r"(\.experts?\.)\d+\.")
 
@@ -30,7 +31,8 @@ def measure_law(trial: Trial) -> Measured:
     """Share of the trained tensors that get no gradient or are in no group of the optimizer, in the run's own mode.
 
     What is normal is not counted: a factor of an adapter whose partner starts at zero, an expert without a token, a
-    new token that does not occur, the head over the vocabulary where the loss is made of something else (embeddings).
+    new token that does not occur, the head over the vocabulary where the loss is made of something else (embeddings),
+    the pooler of an encoder that nothing reads.
     """
     require_whole_weights(trial)
     trained = {name: p for name, p in trial.model.named_parameters() if p.requires_grad}
@@ -46,6 +48,9 @@ def measure_law(trial: Trial) -> Measured:
         if not runs and len(dead) < len(trained):
             # A loss on embeddings never calls the head, so that this has no gradient is normal.
             normal |= _names_of_head_parameters(trial.model) & dead
+        if len(dead) < len(trained):
+            # An encoder makes its pooler whoever reads it. Means of tokens and heads of tokens do not.
+            normal |= {name for name in dead if POOLER.search(name)}
     without = sorted((dead | zero) - normal, key=list(trained).index)
     lost, foreign = _tensors_missing_in_optimizer_and_foreign_count(trial, trained)
     evidence: dict[str, Any] = {
