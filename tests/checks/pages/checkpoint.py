@@ -91,11 +91,11 @@ def write(block: dict[str, Any], folder: Path) -> Path:
         }
     for name, value in objects.items():
         if value:
-            (folder / f"{name}.json").parent.mkdir(parents=True, exist_ok=True)
             (folder / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
     for name, shard in (block.get("shards") or {}).items():
         write_tensors(folder / name, shard)
     for name, body in (block.get("files") or {}).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(
             body if isinstance(body, str) else json.dumps(body), encoding="utf-8"
         )
