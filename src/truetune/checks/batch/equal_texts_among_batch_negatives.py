@@ -101,7 +101,7 @@ class _CopiedRow:
 
 class EqualTextsAmongBatchNegatives(BatchRule):
     code = "BAT050"
-    fault = Fault.RETRIEVAL_LOSS_DOES_NOT_FIT_ROWS
+    fault = Fault.RETRIEVAL_TRAINING_WRONG
     symptoms = ("loss-does-not-fall",)
     severity = "warning"
 

@@ -50,7 +50,7 @@ MIN_PAIRS = 10
 
 class AllScoresAreEqual(RetrievalRule):
     code = "RET005"
-    fault = Fault.RETRIEVAL_ROWS_WRONG
+    fault = Fault.RETRIEVAL_TRAINING_WRONG
     symptoms = ("nothing-is-learned", "odd-metrics")
     severity = "error"
 

@@ -49,7 +49,7 @@ MAX_SPREAD = 0.5
 
 class PairLabelledBothWays(RetrievalRule):
     code = "RET003"
-    fault = Fault.RETRIEVAL_ROWS_WRONG
+    fault = Fault.RETRIEVAL_TRAINING_WRONG
     symptoms = ("loss-does-not-fall",)
     severity = "warning"
     moot_where = ("positive-is-also-a-negative",)

@@ -45,7 +45,7 @@ from truetune.data.retrieval_rows import RetrievalRow
 
 class PositiveIsAlsoANegative(RetrievalRule):
     code = "RET001"
-    fault = Fault.RETRIEVAL_ROWS_WRONG
+    fault = Fault.RETRIEVAL_TRAINING_WRONG
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "error"
 

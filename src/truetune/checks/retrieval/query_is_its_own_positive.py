@@ -51,7 +51,7 @@ MIN_SHARE_ON_PURPOSE = 0.95
 
 class QueryIsItsOwnPositive(RetrievalRule):
     code = "RET002"
-    fault = Fault.RETRIEVAL_ROWS_WRONG
+    fault = Fault.RETRIEVAL_TRAINING_WRONG
     symptoms = ("odd-metrics",)
     severity = "warning"
 

@@ -87,7 +87,7 @@ class _Side:
 
 class RolePrefixOnPartOfTheTexts(RetrievalRule):
     code = "RET004"
-    fault = Fault.RETRIEVAL_ROWS_WRONG
+    fault = Fault.RETRIEVAL_TRAINING_WRONG
     symptoms = ("odd-metrics",)
     severity = "warning"
 

@@ -74,7 +74,7 @@ MAX_DISTINCT_SHARE, MAX_WORDS, MIN_ROWS = 0.2, 3, 20
 
 class ColumnTrainedAsAText(SourceRule):
     code = "SRC573"
-    fault = Fault.RETRIEVAL_LOSS_DOES_NOT_FIT_ROWS
+    fault = Fault.RETRIEVAL_TRAINING_WRONG
     symptoms = ("odd-metrics",)
     severity = "error"
     looks_at = CodePlaces(

@@ -76,7 +76,7 @@ LAST = 2
 
 class ColumnsOutOfTheOrderOfTheLoss(SourceRule):
     code = "SRC572"
-    fault = Fault.RETRIEVAL_LOSS_DOES_NOT_FIT_ROWS
+    fault = Fault.RETRIEVAL_TRAINING_WRONG
     symptoms = ("odd-metrics", "nothing-is-learned")
     severity = "warning"
     looks_at = CodePlaces(

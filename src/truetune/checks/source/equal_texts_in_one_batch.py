@@ -81,7 +81,7 @@ COMPARED_TEXTS = 2
 
 class EqualTextsInOneBatch(SourceRule):
     code = "SRC574"
-    fault = Fault.RETRIEVAL_LOSS_DOES_NOT_FIT_ROWS
+    fault = Fault.RETRIEVAL_TRAINING_WRONG
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "warning"
     looks_at = CodePlaces(

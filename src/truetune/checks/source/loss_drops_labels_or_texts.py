@@ -71,7 +71,7 @@ TEXTS_OF_PAIR = 2
 
 class LossDropsLabelsOrTexts(SourceRule):
     code = "SRC570"
-    fault = Fault.RETRIEVAL_LOSS_DOES_NOT_FIT_ROWS
+    fault = Fault.RETRIEVAL_TRAINING_WRONG
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "error"
     looks_at = CodePlaces(

@@ -59,7 +59,7 @@ MAX_MARGIN_OF_COSINE = 1.0
 
 class MarginWiderThanTheDistance(SourceRule):
     code = "SRC575"
-    fault = Fault.RETRIEVAL_LOSS_DOES_NOT_FIT_ROWS
+    fault = Fault.RETRIEVAL_TRAINING_WRONG
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "error"
     looks_at = places_of_calls("triplet losses", *TRIPLET_LOSSES)

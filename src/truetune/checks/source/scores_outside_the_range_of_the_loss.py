@@ -82,7 +82,7 @@ MIN_PAIRS = 10
 
 class ScoresOutsideTheRangeOfTheLoss(SourceRule):
     code = "SRC571"
-    fault = Fault.RETRIEVAL_LOSS_DOES_NOT_FIT_ROWS
+    fault = Fault.RETRIEVAL_TRAINING_WRONG
     symptoms = ("loss-does-not-fall", "odd-metrics", "nothing-is-learned")
     severity = "error"
     looks_at = CodePlaces(
