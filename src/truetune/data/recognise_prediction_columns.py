@@ -105,6 +105,9 @@ def recognise_prediction_columns(
     Raises UsageError for a map of no known column, DataError where no column holds predictions.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
+    if {"premise", "hypothesis"} <= set(names) and "hypothesis" not in columns.values():
+        # Two texts of natural language inference: no model has said the second one.
+        names.remove("hypothesis")
     _refuse_unknown_columns_in_map(names, columns, where)
     _refuse_other_csv_separator(names, where)
     taken = dict(columns)

@@ -40,10 +40,19 @@ RULES = (
     "teacher-of-another-vocabulary",
 )
 FAULTS = {
-    "teacher-compared-at-other-positions": [{"wanted": "[:, 1:]"}, {"own": "[..., 1:, :]", "wanted": "[..., :-1, :]"}],
+    "teacher-compared-at-other-positions": [
+        {"wanted": "[:, 1:]"},
+        {"own": "[..., 1:, :]", "wanted": "[..., :-1, :]"},
+    ],
     "temperature-on-one-side-of-a-distillation": [{"heat": "1.0"}, {"heat": "(2 * t)"}],
-    "teacher-in-training-mode": [{"switch": "teacher.train()"}, {"switch": "teacher.eval()\nteacher.train(True)"}],
-    "teacher-of-another-vocabulary": [{"teacher": "meta-llama/Llama-3.1-8B"}, {"teacher": "google/gemma-2-2b"}],
+    "teacher-in-training-mode": [
+        {"switch": "teacher.train()"},
+        {"switch": "teacher.eval()\nteacher.train(True)"},
+    ],
+    "teacher-of-another-vocabulary": [
+        {"teacher": "meta-llama/Llama-3.1-8B"},
+        {"teacher": "google/gemma-2-2b"},
+    ],
 }
 FINE = [
     {},
@@ -65,9 +74,13 @@ def found(text: str, rule: str) -> int:
 @pytest.mark.parametrize(
     ("rule", "change"), [(rule, change) for rule, changes in FAULTS.items() for change in changes]
 )
-def test_a_fault_of_a_distillation_is_found_by_its_rule_alone(rule: str, change: dict[str, str]) -> None:
+def test_a_fault_of_a_distillation_is_found_by_its_rule_alone(
+    rule: str, change: dict[str, str]
+) -> None:
     text = HEAD.format(**{**SOUND, **change})
-    assert {other: found(text, other) for other in RULES} == {other: int(other == rule) for other in RULES}
+    assert {other: found(text, other) for other in RULES} == {
+        other: int(other == rule) for other in RULES
+    }
 
 
 @pytest.mark.parametrize("change", FINE, ids=str)
@@ -91,7 +104,9 @@ from trl.experimental.{module} import {trainer}
         ("GOLDTrainer", "google/gemma-2-9b-it", 0),
     ],
 )
-def test_trainers_that_distil_need_a_teacher_of_the_same_vocabulary(trainer: str, teacher: str, count: int) -> None:
+def test_trainers_that_distil_need_a_teacher_of_the_same_vocabulary(
+    trainer: str, teacher: str, count: int
+) -> None:
     text = GKD.format(module=trainer[:3].lower(), trainer=trainer, teacher=teacher)
     assert found(text, "teacher-of-another-vocabulary") == count
 
@@ -116,7 +131,10 @@ LOSSES = {
     ("a @ b.T / 0.05", "torch.zeros(len(a), dtype=torch.long)"): 1,
     ("a @ b.T * 20", DIAGONAL): 0,
     ("a @ b.T / temperature", DIAGONAL): 0,
-    ("torch.cat([(a * b).sum(-1, keepdim=True), a @ queue], 1)", "torch.zeros(len(a), dtype=torch.long)"): 0,
+    (
+        "torch.cat([(a * b).sum(-1, keepdim=True), a @ queue], 1)",
+        "torch.zeros(len(a), dtype=torch.long)",
+    ): 0,
     ("(a * 20) @ b.T", DIAGONAL): 0,
     ("a @ weights", "labels"): 0,
 }
@@ -149,4 +167,6 @@ GRPOTrainer(model="Qwen/Qwen3-0.6B", reward_funcs={given}, train_dataset=rows).t
     ],
 )
 def test_a_language_model_is_no_reward_model(name: str, given: str, count: int) -> None:
-    assert found(REWARDED.format(name=name, given=given), "reward-model-with-a-random-head") == count
+    assert (
+        found(REWARDED.format(name=name, given=given), "reward-model-with-a-random-head") == count
+    )

@@ -41,7 +41,8 @@ def messages(rule: str, body: str) -> list[str]:
 
 PAIR = ("anchor", "positive")
 DROPPED = {
-    "labels of a ranking": rows_of(*PAIR, label=[0, 1]) + TRAIN.format(loss="GISTEmbedLoss(model, model)"),
+    "labels of a ranking": rows_of(*PAIR, label=[0, 1])
+    + TRAIN.format(loss="GISTEmbedLoss(model, model)"),
     "labels inside another loss": rows_of(*PAIR, score=[0.2, 0.9])
     + TRAIN.format(loss="MatryoshkaLoss(model, losses.MultipleNegativesRankingLoss(model), [64])"),
     "a third text": rows_of("sentence1", "sentence2", "negative", score=[0.1, 0.8])
@@ -51,9 +52,12 @@ DROPPED = {
     "model.fit(train_objectives=[(DataLoader(examples, batch_size=4), loss)])",
 }
 READ = {
-    "equal labels": rows_of(*PAIR, label=[1]) + TRAIN.format(loss="MultipleNegativesRankingLoss(model)"),
-    "two texts": rows_of("sentence1", "sentence2", score=[0.1, 0.8]) + TRAIN.format(loss="CoSENTLoss(model)"),
-    "three texts": rows_of(*PAIR, "negative") + TRAIN.format(loss="MultipleNegativesRankingLoss(model)"),
+    "equal labels": rows_of(*PAIR, label=[1])
+    + TRAIN.format(loss="MultipleNegativesRankingLoss(model)"),
+    "two texts": rows_of("sentence1", "sentence2", score=[0.1, 0.8])
+    + TRAIN.format(loss="CoSENTLoss(model)"),
+    "three texts": rows_of(*PAIR, "negative")
+    + TRAIN.format(loss="MultipleNegativesRankingLoss(model)"),
     "rows of a hub": "from datasets import load_dataset\nrows = load_dataset('a/b', split='train')\n"
     + TRAIN.format(loss="MultipleNegativesRankingLoss(model)"),
     "a loss of the project": "class Own:\n    def __init__(self, model): pass\n"
@@ -74,9 +78,12 @@ def test_what_a_loss_reads_is_fine(way: str) -> None:
 
 STARS = [1.0, 3.0, 5.0]
 UNFIT = {
-    "stars and a cosine": rows_of(*PAIR, score=STARS) + TRAIN.format(loss="CosineSimilarityLoss(model)"),
-    "halves and a contrast": rows_of(*PAIR, label=[0.5, 1.0]) + TRAIN.format(loss="ContrastiveLoss(model)"),
-    "scores and classes": rows_of(*PAIR, label=[0.5, 1.0]) + TRAIN.format(loss="SoftmaxLoss(model)"),
+    "stars and a cosine": rows_of(*PAIR, score=STARS)
+    + TRAIN.format(loss="CosineSimilarityLoss(model)"),
+    "halves and a contrast": rows_of(*PAIR, label=[0.5, 1.0])
+    + TRAIN.format(loss="ContrastiveLoss(model)"),
+    "scores and classes": rows_of(*PAIR, label=[0.5, 1.0])
+    + TRAIN.format(loss="SoftmaxLoss(model)"),
     "equal scores": rows_of(*PAIR, score=[1.0]) + TRAIN.format(loss="CosineSimilarityLoss(model)"),
     "stars and probabilities": rows_of("query", "passage", label=STARS)
     + "from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer\n"
@@ -91,7 +98,8 @@ FIT = {
     "stars in their order": rows_of(*PAIR, score=STARS) + TRAIN.format(loss="CoSENTLoss(model)"),
     "a contrast": rows_of(*PAIR, label=[0, 1]) + TRAIN.format(loss="OnlineContrastiveLoss(model)"),
     "classes": rows_of(*PAIR, label=[0, 1, 2]) + TRAIN.format(loss="SoftmaxLoss(model)"),
-    "few equal scores": rows_of(*PAIR, count=4, score=[1.0]) + TRAIN.format(loss="CosineSimilarityLoss(model)"),
+    "few equal scores": rows_of(*PAIR, count=4, score=[1.0])
+    + TRAIN.format(loss="CosineSimilarityLoss(model)"),
 }
 
 
@@ -119,11 +127,18 @@ ORDERS = {
 
 @pytest.mark.parametrize("columns", ORDERS)
 def test_names_that_tell_another_order_are_found(columns: tuple[str, ...]) -> None:
-    assert len(messages("columns-out-of-the-order-of-the-loss", rows_of(*columns) + RANK)) == ORDERS[columns]
+    assert (
+        len(messages("columns-out-of-the-order-of-the-loss", rows_of(*columns) + RANK))
+        == ORDERS[columns]
+    )
 
 
 def test_chosen_columns_are_in_the_order_that_they_are_chosen_in() -> None:
-    body = rows_of("answer", "question") + "rows = rows.select_columns(['question', 'answer'])\n" + RANK
+    body = (
+        rows_of("answer", "question")
+        + "rows = rows.select_columns(['question', 'answer'])\n"
+        + RANK
+    )
     (training,) = embedding_trainings(parse_module(HEAD + body, "train.py"))
     assert training.columns == ("question", "answer")
 
@@ -138,7 +153,9 @@ def test_a_column_that_is_no_text_is_found_and_further_negatives_are_not() -> No
 
 
 FEW = rows_of("anchor", count=24, positive=["at nine", "at ten", "never"])
-ARGUMENTS = "args = SentenceTransformerTrainingArguments('out', per_device_train_batch_size=16{more})\n"
+ARGUMENTS = (
+    "args = SentenceTransformerTrainingArguments('out', per_device_train_batch_size=16{more})\n"
+)
 WITH_ARGUMENTS = RANK.replace("model=model,", "model=model, args=args,")
 COPIES = {
     "by default": (FEW + RANK, 1),
@@ -147,12 +164,18 @@ COPIES = {
         FEW + ARGUMENTS.format(more=", batch_sampler=BatchSamplers.BATCH_SAMPLER") + WITH_ARGUMENTS,
         1,
     ),
-    "kept apart": (FEW + ARGUMENTS.format(more=", batch_sampler='no_duplicates'") + WITH_ARGUMENTS, 0),
+    "kept apart": (
+        FEW + ARGUMENTS.format(more=", batch_sampler='no_duplicates'") + WITH_ARGUMENTS,
+        0,
+    ),
     "kept apart by name": (
         FEW + ARGUMENTS.format(more=", batch_sampler=BatchSamplers.NO_DUPLICATES") + WITH_ARGUMENTS,
         0,
     ),
-    "settings of elsewhere": (FEW + "args = SentenceTransformerTrainingArguments(**options)\n" + WITH_ARGUMENTS, 0),
+    "settings of elsewhere": (
+        FEW + "args = SentenceTransformerTrainingArguments(**options)\n" + WITH_ARGUMENTS,
+        0,
+    ),
     "different texts": (rows_of(*PAIR, count=24) + RANK, 0),
     "a guide": (FEW + TRAIN.format(loss="GISTEmbedLoss(model, guide)"), 0),
 }
@@ -174,7 +197,7 @@ E5 = HEAD.replace("microsoft/mpnet-base", "intfloat/multilingual-e5-large")
         (E5, "rows = rows.map(lambda r: {'anchor': 'query: ' + r['anchor']})\n", 1),
         (
             E5,
-            "rows = rows.map(lambda r: {'anchor': 'query: ' + r['anchor'], 'positive': f\"passage: {r['positive']}\"})\n",
+            "rows = rows.map(lambda r: {'anchor': 'query: ' + r['anchor'], 'positive': 'passage: ' + r['positive']})\n",
             0,
         ),
         (HEAD, "", 0),
@@ -204,4 +227,6 @@ TRIPLETS = {
 
 @pytest.mark.parametrize("loss", TRIPLETS)
 def test_a_margin_wider_than_the_cosine_is_found(loss: str) -> None:
-    assert len(messages("margin-wider-than-the-distance", f"loss = losses.{loss}")) == TRIPLETS[loss]
+    assert (
+        len(messages("margin-wider-than-the-distance", f"loss = losses.{loss}")) == TRIPLETS[loss]
+    )

@@ -34,6 +34,9 @@ from truetune.checks.paths.judge_rows_with_tokenizer_and_template import (
 )
 from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.reports import Report, Subject
+from truetune.checks.split_training_and_held_out_files_by_name import (
+    split_training_and_held_out_files,
+)
 from truetune.data.find_data_files import find_data_files_of_paths
 from truetune.data.script_rows.find_row_shaping_script import training_scripts
 from truetune.errors import DataError, TokenizerError, TruetuneError, format_name_list
@@ -102,6 +105,7 @@ def _judge_retrieval_rows(run: RunSpec, seen: PathsCheck) -> tuple[RunSpec, Repo
         The run without these rows, and the report on them. None if there are none, or if there are other rows: then
         what was found is added to `seen`.
     """
+    run = _with_files_of_retrieval_folders(run)
     layouts = {path: retrieval_layout(path, run) for path in (*run.data, *run.eval_data)}
     reports: list[Report] = []
     for layout in dict.fromkeys(one for one in layouts.values() if one is not None):
@@ -121,6 +125,27 @@ def _judge_retrieval_rows(run: RunSpec, seen: PathsCheck) -> tuple[RunSpec, Repo
     for report in others if not rest.data else reports:
         seen.add(report)
     return rest, None if rest.data else first
+
+
+def _with_files_of_retrieval_folders(run: RunSpec) -> RunSpec:
+    """The run with the files of folders of such rows, those that are held out by their names as its evaluation rows."""
+    files: list[str] = []
+    for path in run.data:
+        is_folder = Path(path).is_dir() and retrieval_layout(path, run) is not None
+        files += (
+            [str(one.path) for one in find_data_files_of_paths([path])] if is_folder else [path]
+        )
+    if tuple(files) == run.data:
+        return run
+
+    def is_retrieval_file(path: str) -> bool:
+        """Does a file hold such rows?"""
+        return retrieval_layout(path, run) is not None
+
+    pair = None if run.eval_data else split_training_and_held_out_files(files, is_retrieval_file)
+    if pair is None:
+        return run.model_copy(update={"data": tuple(files)})
+    return run.model_copy(update={"data": pair.training, "eval_data": pair.held_out})
 
 
 def _take_mask_from_generation_tags(run: RunSpec, seen: PathsCheck) -> RunSpec:

@@ -1,7 +1,9 @@
 """All pairs of an embedding model or reranker have the same score.
 
 ## What it does
-Reads the scores or labels of pairs of texts. It fires if there are at least ten, and all are equal.
+Reads the scores or labels of pairs of texts. It fires if there are at least ten, and all are equal. If all are 1,
+this is a note: a loss that reads no labels needs no other pairs. Which loss reads the rows is known from the script
+(scores-outside-the-range-of-the-loss).
 
 ## Why it is bad
 If every pair fits, a loss on single pairs (cosine similarity, contrastive, binary cross-entropy) is smallest where
@@ -46,13 +48,15 @@ from truetune.data.retrieval_rows import RetrievalRow
 # Chosen, not measured: of ten pairs with two labels in equal parts, all agree in one of 500 draws.
 MIN_PAIRS = 10
 """Scored pairs, below which equal scores may be chance"""
+FITS = 1.0
+"""The score of pairs that fit"""
 
 
 class AllScoresAreEqual(RetrievalRule):
     code = "RET005"
     fault = Fault.RETRIEVAL_TRAINING_WRONG
     symptoms = ("nothing-is-learned", "odd-metrics")
-    severity = "error"
+    severity = "warning"
 
     def unmet(self) -> Unmet | None:
         """Unmet without enough scored pairs."""
@@ -77,6 +81,7 @@ class AllScoresAreEqual(RetrievalRule):
             f"all {len(scores):,} pairs have the score {scores[0]:g}",
             "add pairs with other scores, or leave the scores out and train by a loss that takes the other texts of"
             " the batch as negatives (MultipleNegativesRankingLoss)",
+            severity="info" if scores[0] == FITS else "warning",
             cases=[Case(f"score {scores[0]:g}", row.origin) for row in rows[:MAX_CASES]],
             count=len(scores),
             total=len(scores),
