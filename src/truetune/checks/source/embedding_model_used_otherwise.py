@@ -61,8 +61,12 @@ EMBEDDING_LOADS = (
     "sentence_transformers.SentenceTransformer",
     "sentence_transformers.*.SentenceTransformer",
 )
+WRAPPED_LOADS = ("langchain*.HuggingFaceEmbeddings",)
+"""Embeddings of LangChain, which add no prompt by themselves"""
 PLAIN_LOADS = ("transformers.AutoModel.from_pretrained",)
 PROMPTED = ("encode_query", "encode_document")
+PROMPT_FILE = "config_sentence_transformers.json"
+ENCODING_ARGUMENTS = ("query_encode_kwargs", "encode_kwargs", "model_kwargs")
 PROMPT_ARGUMENTS = ("prompt", "prompt_name")
 POOLING_IN_CODE = (
     (
@@ -90,7 +94,9 @@ class EmbeddingModelUsedOtherwise(SourceRule):
     fault = Fault.EMBEDDINGS_USED_OTHERWISE
     symptoms = ("odd-metrics", "good-here-bad-there")
     severity = "warning"
-    looks_at = places_of_calls("embedding models that are loaded", *EMBEDDING_LOADS, *PLAIN_LOADS)
+    looks_at = places_of_calls(
+        "embedding models that are loaded", *EMBEDDING_LOADS, *WRAPPED_LOADS, *PLAIN_LOADS
+    )
 
     def findings(self) -> Iterator[Finding]:
         """Findings on models that are used otherwise than their folder says."""
@@ -103,6 +109,10 @@ class EmbeddingModelUsedOtherwise(SourceRule):
             folder = _folder_of_load(module, load)
             if folder is not None:
                 yield from self._findings_on_prompts(module, load, folder)
+        for load in module.calls(*WRAPPED_LOADS):
+            folder = _folder_of_load(module, load)
+            if folder is not None:
+                yield from self._findings_on_wrapped_model(module, load, folder)
         for load in module.calls(*PLAIN_LOADS):
             folder = _folder_of_load(module, load)
             if folder is not None:
@@ -130,8 +140,25 @@ class EmbeddingModelUsedOtherwise(SourceRule):
                 case_of_node(module, calls[0].node),
                 Case(
                     f"query: {prompt!r}",
-                    file=str(folder.folder / "config_sentence_transformers.json"),
+                    file=str(folder.folder / PROMPT_FILE),
                 ),
+            ],
+        )
+
+    def _findings_on_wrapped_model(
+        self, module: Module, load: Call, folder: EmbeddingFolder
+    ) -> Iterator[Finding]:
+        """The finding that LangChain asks a model with a prompt for queries without one."""
+        has_arguments = any(name in load.keywords for name in ENCODING_ARGUMENTS) or load.open
+        prompt = folder.prompts.get("query", "")
+        if not prompt or folder.default_prompt is not None or has_arguments:
+            return
+        yield self.finding(
+            f"the model was saved with the prompt {prompt!r} for queries, and HuggingFaceEmbeddings adds none",
+            'set query_encode_kwargs={"prompt_name": "query"}, and encode_kwargs for the texts alike',
+            cases=[
+                case_of_node(module, load.node),
+                Case(f"query: {prompt!r}", file=str(folder.folder / PROMPT_FILE)),
             ],
         )
 
@@ -154,8 +181,10 @@ class EmbeddingModelUsedOtherwise(SourceRule):
 
 def _folder_of_load(module: Module, load: Call) -> EmbeddingFolder | None:
     """The folder of an embedding model that a call loads, if it is beside the script."""
-    given = load.argument(0, "model_name_or_path") or load.argument(
-        0, "pretrained_model_name_or_path"
+    given = (
+        load.keywords.get("model_name")
+        or load.argument(0, "model_name_or_path")
+        or load.argument(0, "pretrained_model_name_or_path")
     )
     name = None if given is None else module.flow.value(given)
     if not isinstance(name, str) or not name or "\0" in name:

@@ -95,6 +95,8 @@ class TeacherInTrainingMode(SourceRule):
 def _last_switch_of_teacher(loss: DistillationLoss) -> CallEvent | None:
     """The last call of `train` or `eval` on the teacher before its pass; None where there is none."""
     last = None
+    if loss.teacher.load is None:
+        return None
     for call in loss.trace.methods("train", "eval"):
         if call.number >= loss.teacher.forward.number:
             break

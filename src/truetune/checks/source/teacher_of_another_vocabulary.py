@@ -95,7 +95,7 @@ class TeacherOfAnotherVocabulary(SourceRule):
         module = self.subject
         for loss in distillation_losses(module):
             yield from self._findings_on_vocabularies(
-                module, loss.teacher.load, loss.student.model_name, loss.teacher.model_name
+                module, loss.call, loss.student.model_name, loss.teacher.model_name
             )
         for trainer in _distilling_trainers(module):
             student = _name_of_model(trainer.argument(0, "model"))

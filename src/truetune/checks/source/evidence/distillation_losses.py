@@ -24,6 +24,7 @@ from truetune.source.symbolic_execution.values_of_run import (
     Attribute,
     Item,
     Operation,
+    Parameter,
     Result,
     Sequence,
     Slice,
@@ -45,7 +46,8 @@ class Prediction:
     """The predictions of one model, as a divergence gets them."""
 
     forward: CallEvent
-    load: CallEvent
+    load: CallEvent | None
+    """None for the model that a trainer hands to its loss"""
     positions: Bounds
     temperature: float | None
     """What the logits are divided by; None where it is not known"""
@@ -55,6 +57,8 @@ class Prediction:
     @property
     def model_name(self) -> str:
         """The name or folder of the model; empty where it is not known."""
+        if self.load is None:
+            return ""
         name = constant_of(self.load.argument(0, "pretrained_model_name_or_path"))
         return name if isinstance(name, str) else ""
 
@@ -168,7 +172,8 @@ def _prediction_of_logits(
     forward = output.call
     lineage = single_model_lineage(forward.receiver)
     load = None if lineage is None else lineage.call_that_gave_origin
-    if load is None or forward.method not in ("__call__", "forward"):
+    is_handed = isinstance(forward.receiver, Parameter)
+    if forward.method not in ("__call__", "forward") or (load is None and not is_handed):
         return None
     detached = is_detached or _stands_without_gradients(forward)
     return Prediction(forward, load, positions, temperature, detached)

@@ -137,11 +137,8 @@ def places_that_train_embeddings(module: Module) -> Iterator[object]:
 def _calls_that_may_train(module: Module) -> Iterator[object]:
     """The trainers of sentence-transformers that a file makes, and its calls of `fit` with objectives."""
     yield from module.calls(*TRAINERS)
-    yield from (
-        call
-        for call in module.methods("fit")
-        if {"train_objectives", "train_dataloader"} & set(call.keywords)
-    )
+    if any(module.calls(*MODELS)):
+        yield from module.methods("fit")
 
 
 def _trace_with_rows(module: Module) -> Trace:
@@ -165,6 +162,7 @@ def _trainings_of_trace(trace: Trace) -> Iterator[EmbeddingTraining]:
             yield from _training_by_trainer(call, part, loss)
     for call in trace.methods("fit"):
         yield from _trainings_by_fit(call)
+        yield from _training_by_fit_of_reranker(call)
 
 
 def _named_losses(loss: Value | None) -> Iterator[tuple[str, Value]]:
@@ -233,7 +231,7 @@ def _row_of_table(row: Row, texts: tuple[str, ...], label: str | None) -> Traine
 
 def _trainings_by_fit(call: CallEvent) -> Iterator[EmbeddingTraining]:
     """The trainings that `fit` is given as pairs of a loader and a loss."""
-    objectives = call.keywords.get("train_objectives")
+    objectives = call.argument(0, "train_objectives")
     for pair in objectives.items if isinstance(objectives, Sequence) else ():
         if not isinstance(pair, Sequence) or len(pair.items) != 2:
             continue
@@ -247,6 +245,23 @@ def _trainings_by_fit(call: CallEvent) -> Iterator[EmbeddingTraining]:
         yield EmbeddingTraining(
             call, loss_call, name, facts, (), rows, None, model, _loader_of_torch(loader.call)
         )
+
+
+def _training_by_fit_of_reranker(call: CallEvent) -> Iterator[EmbeddingTraining]:
+    """The training of a reranker with one score by `fit`, whose loss is a binary cross-entropy by default."""
+    model = _load_of_model(call.receiver)
+    loader = call.argument(0, "train_dataloader")
+    if model is None or not isinstance(loader, Result) or "loss_fct" in call.keywords:
+        return
+    scores = model.argument(1, "num_labels")
+    if scores is None or constant_of(scores) != 1 or model.named("*SentenceTransformer"):
+        return
+    rows = _rows_of_examples(loader.call.argument(0, "dataset"))
+    name = "BinaryCrossEntropyLoss"
+    facts = RERANKER_LOSSES[name]
+    yield EmbeddingTraining(
+        call, call, name, facts, (), rows, None, model, _loader_of_torch(loader.call)
+    )
 
 
 def _loader_of_torch(call: CallEvent) -> CallEvent | None:
