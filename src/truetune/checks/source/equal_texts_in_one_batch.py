@@ -84,6 +84,7 @@ class EqualTextsInOneBatch(SourceRule):
     fault = Fault.RETRIEVAL_TRAINING_WRONG
     symptoms = ("loss-does-not-fall", "odd-metrics")
     severity = "warning"
+    moot_where = ("loss-drops-labels-or-texts",)
     looks_at = CodePlaces(
         "trainings of embedding models and rerankers", places_that_train_embeddings
     )
