@@ -37,6 +37,7 @@ from truetune.checks.reasons_rules_cannot_judge import (
 from truetune.checks.severity_by_trainer import SeverityByFact
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.retrieval_rows import RetrievalData
+from truetune.data.teacher_predictions import TeacherFile
 from truetune.encoding.batch import Batch
 from truetune.memory.read_machine import Launch
 from truetune.render.byte_tokenizer import BYTE_TOKENIZER
@@ -289,6 +290,16 @@ class TokenizedRule(Rule["TokenizedData"]):
     def unmet(self) -> Unmet | None:
         """Unmet without tokenized rows."""
         return None if self.subject.summary.rows else NO_TOKENIZED_ROW
+
+
+class TeacherRule(Rule[TeacherFile]):
+    """Looks at rows of token ids with stored predictions of a teacher."""
+
+    family = "tokenized"
+
+    def unmet(self) -> Unmet | None:
+        """Unmet without such rows."""
+        return None if self.subject.rows else NO_TOKENIZED_ROW
 
 
 class RetrievalRule(Rule[RetrievalData]):

@@ -14,6 +14,7 @@ from truetune.checks.check_data import Progress
 from truetune.checks.inspect_retrieval_rows import inspect_retrieval_rows, retrieval_layout
 from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import inspect_tokenized, is_tokenized
+from truetune.checks.judge_predictions_of_teacher import judge_predictions_of_teacher
 from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rules
 from truetune.checks.judge_token_ids_made_by_script import (
     inspect_ids_made_by_script,
@@ -85,6 +86,8 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
         seen.add_not_judged(lacking)
         run = run.model_copy(update={"model": None})
     tokenized = [path for path in run.data if is_tokenized(path, run)]
+    for path in tokenized:
+        seen.judged.append(judge_predictions_of_teacher(path, run))
     if not tokenized:
         of_script = _judge_ids_made_by_script(run, seen, progress)
         return judge_rows_and_held_out(run, seen, progress) if of_script is None else of_script

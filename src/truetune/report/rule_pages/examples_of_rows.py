@@ -91,7 +91,7 @@ def _notes_on_edit(name: str, edit: Any) -> Iterator[str]:
 
 
 def example_of_retrieval_rows(block: Mapping[str, Any]) -> Example:
-    """An example of a rule on rows of embedding models and rerankers: data.jsonl, and the evaluation rows."""
+    """An example of a rule on rows as they stand in files: data.jsonl, and the evaluation rows."""
     return Example(
         tuple(
             jsonl_file(f"{name}.jsonl", rows_of_example(block[name]))
@@ -102,7 +102,9 @@ def example_of_retrieval_rows(block: Mapping[str, Any]) -> Example:
 
 
 def example_of_stored_rows(block: Mapping[str, Any]) -> Example:
-    """An example of a rule on rows of token ids: what a Parquet file holds, column by column."""
+    """An example of a rule on rows of token ids: the rows, or what a Parquet file holds, column by column."""
+    if "data" in block:
+        return example_of_retrieval_rows(block)
     columns = {"input_ids": "input_ids: chats of a real tokenizer", "labels": HEALTHY_LABELS}
     for step in block["make"][1:]:
         for what, how in step.items():
