@@ -7,7 +7,7 @@ what the training writes: `--pooling`, `--normalize`, `--append_eos_token`, and 
 
 ## Why it is bad
 Tevatron stores none of these options with the model. With another pooling, or without the prefix, each embedding is
-another one than the training compared, and the ranking is worse. Nothing fails.
+not the one that the training compared, and the ranking is worse. Nothing fails.
 
 ## Example
 ```bash

@@ -23,7 +23,7 @@ data:
 ```yaml
 data:
   - {sentence1: "When do you open?", sentence2: We open at nine., score: 1.0}
-  - {sentence1: "When do you open?", sentence2: Behind the church., score: 0.0}
+  - {sentence1: "When do you open?", sentence2: Next to the church., score: 0.0}
 ```
 
 ## Fix safety

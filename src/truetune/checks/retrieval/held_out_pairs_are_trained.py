@@ -6,14 +6,14 @@ and prefixes aside. A text that both sets share without its query is no finding:
 evaluation alike.
 
 ## Why it is bad
-The evaluation then measures what was learned by heart: recall and NDCG of such pairs are near 1 and say nothing of new
+The evaluation then measures what was memorised: recall and NDCG of such pairs are near 1 and say nothing of new
 queries.
 
 ## Example
 ```yaml
 data:
   - {query: "When do you open?", positive: We open at nine.}
-  - {query: "Where is the station?", positive: Behind the church.}
+  - {query: "Where is the station?", positive: Next to the church.}
 eval_data:
   - {query: "When do you open?", positive: We open at nine.}
 ```
@@ -22,7 +22,7 @@ eval_data:
 ```yaml
 data:
   - {query: "When do you open?", positive: We open at nine.}
-  - {query: "Where is the station?", positive: Behind the church.}
+  - {query: "Where is the station?", positive: Next to the church.}
 eval_data:
   - {query: "Is the pool heated?", positive: The water has 26 degrees.}
 ```

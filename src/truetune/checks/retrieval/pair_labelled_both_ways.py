@@ -11,14 +11,14 @@ The rows pull in opposite directions. What the model learns of the pair depends 
 ## Example
 ```yaml
 data:
-  - {anchor: "When do you open?", positive: We open at nine., negative: Behind the church.}
+  - {anchor: "When do you open?", positive: We open at nine., negative: Next to the church.}
   - {anchor: "When do you open?", positive: The door opens at nine., negative: We open at nine.}
 ```
 
 ## Use instead
 ```yaml
 data:
-  - {anchor: "When do you open?", positive: We open at nine., negative: Behind the church.}
+  - {anchor: "When do you open?", positive: We open at nine., negative: Next to the church.}
   - {anchor: "When do you open?", positive: The door opens at nine., negative: It is heated.}
 ```
 

@@ -12,14 +12,14 @@ the positives, unless these are taken out. Nothing fails, and the loss stays abo
 ```yaml
 data:
   - {query: "When do you open?", pos: [We open at nine.], neg: [We are closed on Sundays., We open at nine.]}
-  - {query: "Where is the station?", pos: [Behind the church.], neg: [Trains leave each hour.]}
+  - {query: "Where is the station?", pos: [Next to the church.], neg: [Trains leave each hour.]}
 ```
 
 ## Use instead
 ```yaml
 data:
   - {query: "When do you open?", pos: [We open at nine.], neg: [We are closed on Sundays.]}
-  - {query: "Where is the station?", pos: [Behind the church.], neg: [Trains leave each hour.]}
+  - {query: "Where is the station?", pos: [Next to the church.], neg: [Trains leave each hour.]}
 ```
 
 ## Fix safety

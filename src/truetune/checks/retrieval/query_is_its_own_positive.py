@@ -13,7 +13,7 @@ query. It pulls up the metrics of an evaluation on such rows, and its query is a
 ```yaml
 data:
   - {anchor: "When do you open?", positive: "When do you open?"}
-  - {anchor: "Where is the station?", positive: Behind the church.}
+  - {anchor: "Where is the station?", positive: Next to the church.}
   - {anchor: "Is the pool heated?", positive: The water has 26 degrees.}
 ```
 
@@ -21,7 +21,7 @@ data:
 ```yaml
 data:
   - {anchor: "When do you open?", positive: We open at nine.}
-  - {anchor: "Where is the station?", positive: Behind the church.}
+  - {anchor: "Where is the station?", positive: Next to the church.}
   - {anchor: "Is the pool heated?", positive: The water has 26 degrees.}
 ```
 

@@ -1,4 +1,4 @@
-"""The prefix that says a text's role stands before some of the texts only.
+"""The prefix that says a text's role is on some of the texts only.
 
 ## What it does
 Counts prefixes of roles ("query: ", "passage: ", "search_query: ", "search_document: ", "Represent this sentence ...:
@@ -14,7 +14,7 @@ texts, they rank worse, and nothing fails.
 ```yaml
 data:
   - {query: "query: When do you open?", positive: "passage: We open at nine."}
-  - {query: "Where is the station?", positive: "passage: Behind the church."}
+  - {query: "Where is the station?", positive: "passage: Next to the church."}
   - {query: "query: Is the pool heated?", positive: "passage: The water has 26 degrees."}
 ```
 
@@ -22,7 +22,7 @@ data:
 ```yaml
 data:
   - {query: "query: When do you open?", positive: "passage: We open at nine."}
-  - {query: "query: Where is the station?", positive: "passage: Behind the church."}
+  - {query: "query: Where is the station?", positive: "passage: Next to the church."}
   - {query: "query: Is the pool heated?", positive: "passage: The water has 26 degrees."}
 ```
 

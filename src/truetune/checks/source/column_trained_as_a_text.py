@@ -2,7 +2,7 @@
 
 ## What it does
 Follows a script with its rows up to the trainer of sentence-transformers, which takes every column but `label`,
-`labels`, `score` and `scores` as a text, by its order. It fires if a column behind the first two has the name of
+`labels`, `score` and `scores` as a text, by its order. It fires if a column after the first two has the name of
 something else (an id, a source, a split, a language, a topic), or holds numbers, or few different short texts in many
 rows, and the loss reads texts from the third on.
 
@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 model = SentenceTransformer("microsoft/mpnet-base")
 rows = Dataset.from_list([
     {"anchor": "When do you open?", "positive": "We open at nine.", "source": "faq"},
-    {"anchor": "Where is the station?", "positive": "Behind the church.", "source": "mail"},
+    {"anchor": "Where is the station?", "positive": "Next to the church.", "source": "mail"},
 ])
 loss = losses.MultipleNegativesRankingLoss(model)
 SentenceTransformerTrainer(model=model, train_dataset=rows, loss=loss).train()
@@ -32,7 +32,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 model = SentenceTransformer("microsoft/mpnet-base")
 rows = Dataset.from_list([
     {"anchor": "When do you open?", "positive": "We open at nine.", "source": "faq"},
-    {"anchor": "Where is the station?", "positive": "Behind the church.", "source": "mail"},
+    {"anchor": "Where is the station?", "positive": "Next to the church.", "source": "mail"},
 ])
 rows = rows.select_columns(["anchor", "positive"])
 loss = losses.MultipleNegativesRankingLoss(model)

@@ -1,4 +1,4 @@
-"""Columns stand in another order than the loss of the embedding model takes them.
+"""Columns are in another order than the loss of the embedding model takes them.
 
 ## What it does
 Follows a script with its rows up to the trainer of sentence-transformers. The loss takes columns by their order and
@@ -19,7 +19,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 model = SentenceTransformer("microsoft/mpnet-base")
 rows = Dataset.from_list([
     {"answer": "We open at nine.", "question": "When do you open?"},
-    {"answer": "Behind the church.", "question": "Where is the station?"},
+    {"answer": "Next to the church.", "question": "Where is the station?"},
 ])
 loss = losses.MultipleNegativesRankingLoss(model)
 SentenceTransformerTrainer(model=model, train_dataset=rows, loss=loss).train()
@@ -33,7 +33,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 model = SentenceTransformer("microsoft/mpnet-base")
 rows = Dataset.from_list([
     {"answer": "We open at nine.", "question": "When do you open?"},
-    {"answer": "Behind the church.", "question": "Where is the station?"},
+    {"answer": "Next to the church.", "question": "Where is the station?"},
 ])
 rows = rows.select_columns(["question", "answer"])
 loss = losses.MultipleNegativesRankingLoss(model)

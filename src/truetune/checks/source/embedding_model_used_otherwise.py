@@ -19,7 +19,7 @@ from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("model")
 queries = model.encode(["When do you open?"])
-texts = model.encode(["We open at nine.", "Behind the church."])
+texts = model.encode(["We open at nine.", "Next to the church."])
 ```
 
 ## Use instead
@@ -31,7 +31,7 @@ from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("model")
 queries = model.encode_query(["When do you open?"])
-texts = model.encode_document(["We open at nine.", "Behind the church."])
+texts = model.encode_document(["We open at nine.", "Next to the church."])
 ```
 
 ## Fix safety

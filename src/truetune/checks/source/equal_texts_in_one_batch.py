@@ -19,8 +19,8 @@ model = SentenceTransformer("microsoft/mpnet-base")
 rows = Dataset.from_list([
     {"anchor": "When do you open?", "positive": "We open at nine."},
     {"anchor": "When can I come?", "positive": "We open at nine."},
-    {"anchor": "Where is the station?", "positive": "Behind the church."},
-    {"anchor": "How do I get to the train?", "positive": "Behind the church."},
+    {"anchor": "Where is the station?", "positive": "Next to the church."},
+    {"anchor": "How do I get to the train?", "positive": "Next to the church."},
 ])
 loss = losses.MultipleNegativesRankingLoss(model)
 SentenceTransformerTrainer(model=model, train_dataset=rows, loss=loss).train()
@@ -36,8 +36,8 @@ model = SentenceTransformer("microsoft/mpnet-base")
 rows = Dataset.from_list([
     {"anchor": "When do you open?", "positive": "We open at nine."},
     {"anchor": "When can I come?", "positive": "We open at nine."},
-    {"anchor": "Where is the station?", "positive": "Behind the church."},
-    {"anchor": "How do I get to the train?", "positive": "Behind the church."},
+    {"anchor": "Where is the station?", "positive": "Next to the church."},
+    {"anchor": "How do I get to the train?", "positive": "Next to the church."},
 ])
 args = SentenceTransformerTrainingArguments("out", batch_sampler="no_duplicates")
 loss = losses.MultipleNegativesRankingLoss(model)

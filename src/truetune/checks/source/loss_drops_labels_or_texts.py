@@ -18,8 +18,8 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 model = SentenceTransformer("microsoft/mpnet-base")
 rows = Dataset.from_list([
     {"sentence1": "When do you open?", "sentence2": "We open at nine.", "label": 1},
-    {"sentence1": "When do you open?", "sentence2": "Behind the church.", "label": 0},
-    {"sentence1": "Where is the station?", "sentence2": "Behind the church.", "label": 1},
+    {"sentence1": "When do you open?", "sentence2": "Next to the church.", "label": 0},
+    {"sentence1": "Where is the station?", "sentence2": "Next to the church.", "label": 1},
 ])
 loss = losses.MultipleNegativesRankingLoss(model)
 SentenceTransformerTrainer(model=model, train_dataset=rows, loss=loss).train()
@@ -33,8 +33,8 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 model = SentenceTransformer("microsoft/mpnet-base")
 rows = Dataset.from_list([
     {"sentence1": "When do you open?", "sentence2": "We open at nine.", "label": 1},
-    {"sentence1": "When do you open?", "sentence2": "Behind the church.", "label": 0},
-    {"sentence1": "Where is the station?", "sentence2": "Behind the church.", "label": 1},
+    {"sentence1": "When do you open?", "sentence2": "Next to the church.", "label": 0},
+    {"sentence1": "Where is the station?", "sentence2": "Next to the church.", "label": 1},
 ])
 loss = losses.OnlineContrastiveLoss(model)
 SentenceTransformerTrainer(model=model, train_dataset=rows, loss=loss).train()

@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 model = SentenceTransformer("intfloat/e5-base-v2")
 rows = Dataset.from_list([
     {"anchor": "When do you open?", "positive": "We open at nine."},
-    {"anchor": "Where is the station?", "positive": "Behind the church."},
+    {"anchor": "Where is the station?", "positive": "Next to the church."},
 ])
 loss = losses.MultipleNegativesRankingLoss(model)
 SentenceTransformerTrainer(model=model, train_dataset=rows, loss=loss).train()
@@ -33,7 +33,7 @@ from sentence_transformers import SentenceTransformerTrainingArguments
 model = SentenceTransformer("intfloat/e5-base-v2")
 rows = Dataset.from_list([
     {"anchor": "When do you open?", "positive": "We open at nine."},
-    {"anchor": "Where is the station?", "positive": "Behind the church."},
+    {"anchor": "Where is the station?", "positive": "Next to the church."},
 ])
 args = SentenceTransformerTrainingArguments("out", prompts={"anchor": "query: ", "positive": "passage: "})
 loss = losses.MultipleNegativesRankingLoss(model)

@@ -6,7 +6,7 @@ counts the words of the rows that it trains. A word is a token or more, so a tex
 surely cut. It fires if at least a fifth of the texts of a column are, and names the share of words that is lost.
 
 ## Why it is bad
-sentence-transformers cuts without a word. What stands after the limit has no effect on the embedding, in training as
+sentence-transformers cuts without a word. What comes after the limit has no effect on the embedding, in training as
 in use. Two passages with the same beginning have the same embedding.
 
 ## Example

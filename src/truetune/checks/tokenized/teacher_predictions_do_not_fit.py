@@ -1,4 +1,4 @@
-"""Stored predictions of a teacher do not fit the token ids that they stand beside.
+"""Stored predictions of a teacher do not fit the token ids of their rows.
 
 ## What it does
 Reads rows with `input_ids`, the most likely tokens of a teacher and their log-probabilities (`teacher_topk_ids`,
