@@ -104,10 +104,7 @@ def recognise_prediction_columns(
 
     Raises UsageError for a map of no known column, DataError where no column holds predictions.
     """
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    if {"premise", "hypothesis"} <= set(names) and "hypothesis" not in columns.values():
-        # Two texts of natural language inference: no model has said the second one.
-        names.remove("hypothesis")
+    names = _names_without_inference_hypothesis(rows, columns)
     _refuse_unknown_columns_in_map(names, columns, where)
     _refuse_other_csv_separator(names, where)
     taken = dict(columns)
@@ -130,6 +127,17 @@ def recognise_prediction_columns(
             f"{_advise_on_missing_prediction_column(rows, names, taken)}"
         )
     return taken
+
+
+def _names_without_inference_hypothesis(
+    rows: Sequence[Row], columns: Mapping[str, str]
+) -> list[str]:
+    """The names of columns, without `hypothesis` beside `premise`: these are two texts of natural language inference."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    is_inference = {"premise", "hypothesis"} <= set(names)
+    if is_inference and "hypothesis" not in columns.values():
+        names.remove("hypothesis")
+    return names
 
 
 def _prefer_completion_over_answer(rows: Sequence[Row], taken: dict[str, str]) -> None:

@@ -156,11 +156,7 @@ class EqualTextsAmongBatchNegatives(BatchRule):
 
 def _side_of_fitting_texts(batch: Arrays, loss: str) -> str | None:
     """The name of the second text of a batch whose loss takes other rows as negatives; None for any other batch."""
-    sides = [
-        name.removesuffix(IDS)
-        for name, value in batch.items()
-        if name.endswith(IDS) and value.ndim == 2
-    ]
+    sides = _sides_of_batch(batch)
     if len(sides) < 2 or any(side.startswith(SIDES_OF_OTHER_TRAININGS) for side in sides):
         return None
     facts = EMBEDDING_LOSSES.get(loss.rpartition(".")[2])
@@ -169,6 +165,12 @@ def _side_of_fitting_texts(batch: Arrays, loss: str) -> str | None:
     # Of a loss that is not known: two texts without a label leave only the other rows to be pushed away.
     has_labels = any(name in batch for name in LABELS)
     return sides[1] if len(sides) == 2 and not has_labels else None
+
+
+def _sides_of_batch(batch: Arrays) -> list[str]:
+    """The names of the texts of a batch, in their order."""
+    names = [name for name, value in batch.items() if name.endswith(IDS) and value.ndim == 2]
+    return [name.removesuffix(IDS) for name in names]
 
 
 def _ids_of_lines(batch: Arrays, side: str) -> list[tuple[int, ...]]:

@@ -7,7 +7,7 @@ its own rules.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from truetune.checks.check_data import Progress
@@ -39,6 +39,7 @@ from truetune.checks.split_training_and_held_out_files_by_name import (
     split_training_and_held_out_files,
 )
 from truetune.data.find_data_files import find_data_files_of_paths
+from truetune.data.retrieval_rows import Layout
 from truetune.data.script_rows.find_row_shaping_script import training_scripts
 from truetune.errors import DataError, TokenizerError, TruetuneError, format_name_list
 from truetune.render.find_tokenizer_folder import find_tokenizer_folder
@@ -77,8 +78,13 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     that on the other rows, and what was found in the ids is added to `seen`.
     """
     run, of_texts = _judge_retrieval_rows(run, seen)
-    if of_texts is not None and not run.data:
-        return of_texts
+    return _judge_rows_of_chats(run, seen, progress) if of_texts is None else of_texts
+
+
+def _judge_rows_of_chats(
+    run: RunSpec, seen: PathsCheck, progress: Progress | None
+) -> Report | None:
+    """Judge the rows of a run that trains a model to write text: texts, chats, pairs or token ids."""
     run = _take_mask_from_generation_tags(shape_run_by_script(run, seen), seen)
     report_found_evaluation_rows(run, seen)
     lacking = _not_judged_absent_model(run)
@@ -110,24 +116,37 @@ def _judge_retrieval_rows(run: RunSpec, seen: PathsCheck) -> tuple[RunSpec, Repo
     """
     run = _with_files_of_retrieval_folders(run)
     layouts = {path: retrieval_layout(path, run) for path in (*run.data, *run.eval_data)}
-    reports: list[Report] = []
-    for layout in dict.fromkeys(one for one in layouts.values() if one is not None):
-        trained = [path for path in run.data if layouts[path] == layout]
-        held_out = [path for path in run.eval_data if layouts[path] == layout]
-        if trained:
-            reports.append(inspect_retrieval_rows(trained, layout, run, held_out))
+    reports = list(_reports_on_retrieval_rows(run, layouts))
     if not reports:
         return run, None
     rest = run.model_copy(
         update={
-            name: tuple(path for path in getattr(run, name) if layouts[path] is None)
-            for name in ("data", "eval_data")
+            "data": _paths_of_layout(run.data, layouts, None),
+            "eval_data": _paths_of_layout(run.eval_data, layouts, None),
         }
     )
-    first, *others = reports
-    for report in others if not rest.data else reports:
+    main_report = None if rest.data else reports.pop(0)
+    for report in reports:
         seen.add(report)
-    return rest, None if rest.data else first
+    return rest, main_report
+
+
+def _reports_on_retrieval_rows(
+    run: RunSpec, layouts: Mapping[str, Layout | None]
+) -> Iterator[Report]:
+    """A report on the rows of each layout."""
+    for layout in dict.fromkeys(layouts.values()):
+        trained = _paths_of_layout(run.data, layouts, layout)
+        if layout is not None and trained:
+            held_out = _paths_of_layout(run.eval_data, layouts, layout)
+            yield inspect_retrieval_rows(trained, layout, run, held_out)
+
+
+def _paths_of_layout(
+    paths: Sequence[str], layouts: Mapping[str, Layout | None], layout: Layout | None
+) -> tuple[str, ...]:
+    """The paths whose rows have this layout; with None those of other rows."""
+    return tuple(path for path in paths if layouts[path] == layout)
 
 
 def _with_files_of_retrieval_folders(run: RunSpec) -> RunSpec:

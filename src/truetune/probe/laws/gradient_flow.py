@@ -48,9 +48,7 @@ def measure_law(trial: Trial) -> Measured:
         if not runs and len(dead) < len(trained):
             # A loss on embeddings never calls the head, so that this has no gradient is normal.
             normal |= _names_of_head_parameters(trial.model) & dead
-        if len(dead) < len(trained):
-            # An encoder makes its pooler whoever reads it. Means of tokens and heads of tokens do not.
-            normal |= {name for name in dead if POOLER.search(name)}
+        normal |= _idle_pooler_tensors(dead, len(trained))
     without = sorted((dead | zero) - normal, key=list(trained).index)
     lost, foreign = _tensors_missing_in_optimizer_and_foreign_count(trial, trained)
     evidence: dict[str, Any] = {
@@ -76,6 +74,13 @@ def measure_law(trial: Trial) -> Measured:
     }
     value = max(len(without), len(lost)) / len(trained)
     return Measured(value, 0.0, "share of trained tensors without gradient or optimizer", evidence)
+
+
+def _idle_pooler_tensors(dead: set[str], trained: int) -> set[str]:
+    """The tensors without a gradient of an encoder's pooler, where others have one: who takes the mean of the tokens,
+    or a head of them, does not read it.
+    """
+    return {name for name in dead if POOLER.search(name)} if len(dead) < trained else set()
 
 
 def _missing_and_zero_gradients_and_loss(

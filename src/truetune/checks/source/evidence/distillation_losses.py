@@ -120,9 +120,7 @@ def _prediction_behind(value: Value) -> Prediction | None:
         if isinstance(value, Attribute) and value.name == "logits":
             return _prediction_of_logits(value.base, positions, temperature, is_detached)
         if isinstance(value, Operation) and value.operator == "/":
-            divisor = constant_of(value.operands[1])
-            is_number = isinstance(divisor, int | float) and temperature is not None
-            temperature = float(divisor) * (temperature or 1.0) if is_number else None
+            temperature = _divided_further(temperature, value.operands[1])
             value = value.operands[0]
         elif isinstance(value, Item):
             kept = _positions_kept_by(value)
@@ -137,6 +135,14 @@ def _prediction_behind(value: Value) -> Prediction | None:
         else:
             return None
     return None
+
+
+def _divided_further(temperature: float | None, divisor: Value) -> float | None:
+    """A temperature times another divisor; None where one of them is not known."""
+    number = constant_of(divisor)
+    if temperature is None or not isinstance(number, int | float):
+        return None
+    return temperature * float(number)
 
 
 def _what_call_keeps(call: CallEvent) -> Value | None:

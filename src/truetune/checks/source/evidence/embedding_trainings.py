@@ -212,12 +212,17 @@ def _columns_and_rows(rows: Value | None) -> tuple[tuple[str, ...], tuple[Traine
     """The names of the texts' columns, and the rows; empty where they are not known."""
     if not isinstance(rows, Table) or rows.is_open or not rows.rows:
         return (), ()
-    names = [str(name) for name in rows.rows[0].entries if name != NOT_A_TEXT]
-    label = next((name for name in LABEL_COLUMNS if name in names), None)
-    texts = tuple(name for name in names if name != label)
+    texts, label = _texts_and_label_of_row(rows.rows[0])
     made = [_row_of_table(row, texts, label) for row in rows.rows]
     known = tuple(row for row in made if row is not None)
     return (texts, known) if len(known) == len(made) else ((), ())
+
+
+def _texts_and_label_of_row(row: Row) -> tuple[tuple[str, ...], str | None]:
+    """The columns that are taken as texts, in their order, and the one that is the label."""
+    names = [str(name) for name in row.entries if name != NOT_A_TEXT]
+    label = next((name for name in LABEL_COLUMNS if name in names), None)
+    return tuple(name for name in names if name != label), label
 
 
 def _row_of_table(row: Row, texts: tuple[str, ...], label: str | None) -> TrainedRow | None:
