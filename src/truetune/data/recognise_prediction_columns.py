@@ -132,7 +132,7 @@ def recognise_prediction_columns(
 def _names_without_inference_hypothesis(
     rows: Sequence[Row], columns: Mapping[str, str]
 ) -> list[str]:
-    """The names of columns, without `hypothesis` beside `premise`: these are two texts of natural language inference."""
+    """The names of columns, without `hypothesis` beside `premise`: two texts of natural language inference."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     is_inference = {"premise", "hypothesis"} <= set(names)
     if is_inference and "hypothesis" not in columns.values():

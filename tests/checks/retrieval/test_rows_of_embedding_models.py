@@ -121,7 +121,7 @@ def test_a_fault_is_found_by_its_rule_alone(rule: str, tmp_path: Path) -> None:
     assert found(judged(write(tmp_path, "rows.jsonl", FAULTS[rule]))) == [rule]
 
 
-FINE = {
+FINE: dict[str, list[dict[str, Any]]] = {
     "sound": SOUND,
     "each text with itself": [{"anchor": topic, "positive": topic} for topic in TOPICS],
     "prefixes on both sides": [

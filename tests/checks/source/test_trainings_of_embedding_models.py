@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from truetune.checks.rule_catalogue import find_rule
@@ -21,12 +23,12 @@ SHOPS = ["open at nine", "open at ten", "closed on Sundays", "open all night", "
 TRAIN = "SentenceTransformerTrainer(model=model, train_dataset=rows, loss=losses.{loss}).train()"
 
 
-def rows_of(*columns: str, count: int = 12, **labels: object) -> str:
+def rows_of(*columns: str, count: int = 12, **labels: Sequence[object]) -> str:
     """A line that makes a data set with these columns of different texts, and columns of labels."""
     rows = [
         {
             **{name: f"{name} {n} is {SHOPS[n % 6]}" for name in columns},
-            **{name: value[n % len(value)] for name, value in labels.items()},  # type: ignore[index, arg-type]
+            **{name: value[n % len(value)] for name, value in labels.items()},
         }
         for n in range(count)
     ]

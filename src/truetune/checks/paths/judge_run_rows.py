@@ -92,8 +92,7 @@ def _judge_rows_of_chats(
         seen.add_not_judged(lacking)
         run = run.model_copy(update={"model": None})
     tokenized = [path for path in run.data if is_tokenized(path, run)]
-    for path in tokenized:
-        seen.judged.append(judge_predictions_of_teacher(path, run))
+    seen.judged += [judge_predictions_of_teacher(path, run) for path in tokenized]
     if not tokenized:
         of_script = _judge_ids_made_by_script(run, seen, progress)
         return judge_rows_and_held_out(run, seen, progress) if of_script is None else of_script
