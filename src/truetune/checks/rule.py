@@ -36,8 +36,6 @@ from truetune.checks.reasons_rules_cannot_judge import (
 )
 from truetune.checks.severity_by_trainer import SeverityByFact
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.retrieval_rows import RetrievalData
-from truetune.data.teacher_predictions import TeacherFile
 from truetune.encoding.batch import Batch
 from truetune.memory.read_machine import Launch
 from truetune.render.byte_tokenizer import BYTE_TOKENIZER
@@ -57,6 +55,8 @@ if TYPE_CHECKING:
     )
     from truetune.checkpoint.load_checkpoint import Checkpoint  # noqa: F401 - named in quotes below
     from truetune.checks.examined_code_places import CodePlaces
+    from truetune.data.retrieval_rows import RetrievalData  # noqa: F401 - named in quotes below
+    from truetune.data.teacher_predictions import TeacherFile  # noqa: F401 - named in quotes below
     from truetune.doctor.environment_record_types import Environment  # noqa: F401 - named in quotes below
     from truetune.generation.answer_samples import SampledRun  # noqa: F401 - named in quotes below
     from truetune.generation.evaluation_loss_and_score_types import EvaluationResults  # noqa: F401 - named in quotes below
@@ -292,7 +292,7 @@ class TokenizedRule(Rule["TokenizedData"]):
         return None if self.subject.summary.rows else NO_TOKENIZED_ROW
 
 
-class TeacherRule(Rule[TeacherFile]):
+class TeacherRule(Rule["TeacherFile"]):
     """Looks at rows of token ids with stored predictions of a teacher."""
 
     family = "tokenized"
@@ -302,7 +302,7 @@ class TeacherRule(Rule[TeacherFile]):
         return None if self.subject.rows else NO_TOKENIZED_ROW
 
 
-class RetrievalRule(Rule[RetrievalData]):
+class RetrievalRule(Rule["RetrievalData"]):
     """Looks at rows that train an embedding model or a reranker."""
 
     family = "retrieval"
