@@ -22,6 +22,10 @@ TITLES: Mapping[str, tuple[str, str]] = {
         "`truetune check` of a truetune, Axolotl, LLaMA-Factory or TRL configuration",
     ),
     "tokenized": ("Token ids in files", "`truetune check` of rows that are tokenized already"),
+    "retrieval": (
+        "Rows of embedding models and rerankers",
+        "`truetune check` of rows with a query and texts that fit it",
+    ),
     "devices": ("Devices and processes", "`truetune train`, where the run starts"),
     "source": ("Python sources and notebooks", "`truetune lint`, `truetune check` of a script"),
     "commands": (

@@ -613,6 +613,7 @@ OWN = {
     "checkpoint.engine_adapter_loaders.read_engine_loaders": "tables of truetune's own, which the package holds",
     "checks.source.evidence.tokenizer_facts_of_published_models": SWALLOWS,
     "checks.source.evidence.model_folder_settings": SWALLOWS,
+    "checks.sentence_transformer_folders": SWALLOWS,
     "checks.source.evidence.trial_row_limits_switched_on": SWALLOWS,
     "checks.commands.vllm_adapters_not_switched_on": TYPES_ALONE,
     "checks.commands.server_template_of_another_family": SWALLOWS,

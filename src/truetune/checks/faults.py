@@ -123,6 +123,8 @@ class Fault(Enum):
     REWARD_MODEL_LEARNS_WRONG_ORDER = "A reward model learns to prefer the wrong answers."
     SCORE_READ_AT_WRONG_TOKEN = "A reward model reads its score at the wrong token."
     DISTILLATION_LEARNS_WRONG_TOKENS = "A distillation learns other tokens than it should."
+    RETRIEVAL_TRAINING_WRONG = "An embedding model or reranker learns from wrong pairs, labels or negatives."
+    EMBEDDINGS_USED_OTHERWISE = "An embedding model is used otherwise than it was trained."
     TEACHER_FOLLOWED_WRONGLY = "A student moves away from its teacher, or the teacher changes."
     # optimizer and loss
     NO_WEIGHT_TRAINED = "No weight that matters is trained."

@@ -44,6 +44,7 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
         laws=subject.laws,
         loss=subject.loss,
         do_rollouts_follow=any(record.facts.get("rollouts_follow") for record in records),
+        writes_text=_does_trained_model_write_text(subject),
         canary=tuple((subject.facts.get("canary") or {}).get("fields", ())),
         seconds=time.perf_counter() - started,
     )
@@ -56,6 +57,12 @@ def _audit_notes(subject: Audit) -> list[str]:
     return list(
         dict.fromkeys([*seen, *filter(None, [note_on_unlabelled_rows_without_prompts(subject)])])
     )
+
+
+def _does_trained_model_write_text(subject: Audit) -> bool:
+    """Does the trained model write text, as far as its trainer tells?"""
+    made = str(subject.facts["trainer"]["class"] or "")
+    return subject.kind != "reward" and not made.startswith("sentence_transformers.")
 
 
 def _unfinished_audits(records: Sequence[Record]) -> Iterator[NotJudged]:

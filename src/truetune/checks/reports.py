@@ -236,6 +236,8 @@ class AuditReport(Report):
     """Which function computes the loss; see `truetune.probe.find_function_computing_loss.LossFacts`"""
     do_rollouts_follow: bool = False
     """Is what is learned sampled while the run trains, and judged in a `RolloutReport` that comes later?"""
+    writes_text: bool = True
+    """Does the trained model write text? A reward model, an embedding model and a reranker give numbers"""
 
     @property
     def batches(self) -> int:

@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     )
     from truetune.checkpoint.load_checkpoint import Checkpoint  # noqa: F401 - named in quotes below
     from truetune.checks.examined_code_places import CodePlaces
+    from truetune.data.retrieval_rows import RetrievalData  # noqa: F401 - named in quotes below
+    from truetune.data.teacher_predictions import TeacherFile  # noqa: F401 - named in quotes below
     from truetune.doctor.environment_record_types import Environment  # noqa: F401 - named in quotes below
     from truetune.generation.answer_samples import SampledRun  # noqa: F401 - named in quotes below
     from truetune.generation.evaluation_loss_and_score_types import EvaluationResults  # noqa: F401 - named in quotes below
@@ -89,6 +91,7 @@ ROLLOUTS_FOLLOW = Unmet(
 )
 NO_ROLLOUT = Unmet("no rollout was recorded", asked=True)
 NO_TOKENIZED_ROW = Unmet("no row with token ids was read", asked=True)
+NO_RETRIEVAL_ROW = Unmet("no row with a query and its texts was read", asked=True)
 NO_OUTPUT = Unmet(
     "no console output was read", "keep it (CMD 2>&1 | tee run.log), and truetune diagnose run.log"
 )
@@ -298,6 +301,26 @@ class TokenizedRule(Rule["TokenizedData"]):
     def unmet(self) -> Unmet | None:
         """Unmet without tokenized rows."""
         return None if self.subject.summary.rows else NO_TOKENIZED_ROW
+
+
+class TeacherRule(Rule["TeacherFile"]):
+    """Looks at rows of token ids with stored predictions of a teacher."""
+
+    family = "tokenized"
+
+    def unmet(self) -> Unmet | None:
+        """Unmet without such rows."""
+        return None if self.subject.rows else NO_TOKENIZED_ROW
+
+
+class RetrievalRule(Rule["RetrievalData"]):
+    """Looks at rows that train an embedding model or a reranker."""
+
+    family = "retrieval"
+
+    def unmet(self) -> Unmet | None:
+        """Unmet without such rows."""
+        return None if self.subject.rows else NO_RETRIEVAL_ROW
 
 
 class ConfigRule(Rule[Config]):

@@ -34,6 +34,7 @@ AFTER = ("answers", "cause", "evaluation", "serving", "reward")
 STATIONS = (
     *DATA,
     "tokenized",
+    "retrieval",
     "config",
     "devices",
     "source",

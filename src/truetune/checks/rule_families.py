@@ -19,6 +19,7 @@ STATION_BY_LETTERS: Mapping[str, str] = {
     "LEN": "tokens",
     "PREF": "pairs",
     "IDS": "tokenized",
+    "RET": "retrieval",
     "CFG": "config",
     "DEV": "devices",
     "SRC": "source",

@@ -10,7 +10,7 @@ The trade-off: a name is no proof. Files that no format fits stay together, as t
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,8 +32,15 @@ class PairedFiles(NamedTuple):
     held_out: tuple[str, ...]
 
 
-def split_training_and_held_out_files(paths: Sequence[str]) -> PairedFiles | None:
-    """The training files and the held-out files among paths; None where they are not told apart by their names."""
+def split_training_and_held_out_files(
+    paths: Sequence[str], fits: Callable[[str], bool] | None = None
+) -> PairedFiles | None:
+    """The training files and the held-out files among paths; None where they are not told apart by their names.
+
+    Args:
+        paths: files, or folders of them.
+        fits: does a file hold rows that are judged? None: those of a known format do.
+    """
     files = _local_files_of(paths)
     training = [file for file in files if TRAINING_NAME.search(Path(file).stem)]
     held_out = [
@@ -44,7 +51,7 @@ def split_training_and_held_out_files(paths: Sequence[str]) -> PairedFiles | Non
     if (
         not training
         or not held_out
-        or not all(map(first_row_fits_a_format, (*training, *held_out)))
+        or not all(map(fits or first_row_fits_a_format, (*training, *held_out)))
     ):
         return None
     rest = (file for file in files if file not in held_out)

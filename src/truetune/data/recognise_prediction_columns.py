@@ -104,7 +104,7 @@ def recognise_prediction_columns(
 
     Raises UsageError for a map of no known column, DataError where no column holds predictions.
     """
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = _names_without_inference_hypothesis(rows, columns)
     _refuse_unknown_columns_in_map(names, columns, where)
     _refuse_other_csv_separator(names, where)
     taken = dict(columns)
@@ -127,6 +127,17 @@ def recognise_prediction_columns(
             f"{_advise_on_missing_prediction_column(rows, names, taken)}"
         )
     return taken
+
+
+def _names_without_inference_hypothesis(
+    rows: Sequence[Row], columns: Mapping[str, str]
+) -> list[str]:
+    """The names of columns, without `hypothesis` beside `premise`: two texts of natural language inference."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    is_inference = {"premise", "hypothesis"} <= set(names)
+    if is_inference and "hypothesis" not in columns.values():
+        names.remove("hypothesis")
+    return names
 
 
 def _prefer_completion_over_answer(rows: Sequence[Row], taken: dict[str, str]) -> None:

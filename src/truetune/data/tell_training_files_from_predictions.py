@@ -20,6 +20,7 @@ from truetune.data.find_data_files import DataFile, find_data_files_of_paths, op
 from truetune.data.llm_judge_verdicts_and_bias import is_row_of_verdicts
 from truetune.data.read_file_records import read_records
 from truetune.data.recognise_prediction_columns import normalize_column_name
+from truetune.data.retrieval_rows import layout_of_row
 from truetune.data.row_format_readers import choose_reader
 from truetune.errors import DataError, TruetuneError
 from truetune.parsing.input_limits import SETTINGS as SETTINGS_FILE
@@ -176,6 +177,8 @@ def _kind_of_file(path: str, rows: Mapping[str, Mapping[str, Any]]) -> FileKind:
     """What a file of rows is, by the first rows of all files and by the scripts beside them."""
     if _holds_judge_verdicts(rows[path]) or _is_definition_of_tool(rows[path]):
         return "other"
+    if _is_row_of_retrieval_training(rows[path]):
+        return "training"
     if _holds_predictions(path, rows):
         return "prediction"
     if _is_output_of_non_training_script(path, rows):
@@ -183,6 +186,12 @@ def _kind_of_file(path: str, rows: Mapping[str, Mapping[str, Any]]) -> FileKind:
     if _is_source_of_trained_file(path, rows):
         return "origin"
     return "other" if _is_raw_source_without_format(path, rows) else "training"
+
+
+def _is_row_of_retrieval_training(row: Mapping[str, Any]) -> bool:
+    """Does a row train an embedding model or a reranker? A query with a text and a score may be an answer of one."""
+    layout = layout_of_row(row)
+    return layout is not None and (layout != "sentence-transformers" or "query" not in row)
 
 
 def _paths_of_kind(kinds: Mapping[str, FileKind], kind: FileKind) -> tuple[str, ...]:

@@ -174,11 +174,28 @@ def _name_ids_or_say_why(
         _set_only_name_of_key(names, IDS, key)
         unknown.pop(key)
         return ""
+    return _why_ids_are_not_known(values, candidates)
+
+
+def _why_ids_are_not_known(values: Mapping[Key, Any], candidates: Mapping[Key, Any]) -> str:
+    """Why no part of a batch is surely the ids: several may be, none can be, or the batch holds texts."""
     shapes = ", ".join(f"{key} ({_describe_shape(value)})" for key, value in values.items())
+    if not candidates and any(map(_are_texts, values.values())):
+        return (
+            f"the batch holds texts ({shapes}), which the model tokenizes by itself: what it learns of them is not"
+            " seen here"
+        )
     which = "none of its tensors can be ids"
     if candidates:
         which = f"{' and '.join(map(str, candidates))} may be the ids"
     return f"{which}: the batch has {shapes}; name them, as in keys={{'input_ids': ...}}"
+
+
+def _are_texts(value: Any) -> bool:
+    """Is it a list of texts, or of lists of them?"""
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    return isinstance(value, str)
 
 
 def _drop_labels_from_id_candidates(candidates: dict[Key, Any]) -> None:

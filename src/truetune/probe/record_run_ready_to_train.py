@@ -447,7 +447,15 @@ def _trainer_facts(trainer: Any, collator: Any) -> dict[str, Any]:
         if collator is None
         else _qualified_name(collator if inspect.isfunction(collator) else type(collator))
     )
-    return {"class": bases[0] if bases else None, "bases": bases, "kind": kind, "collator": name}
+    # sentence-transformers hands its trainer the loss as a module.
+    loss = getattr(trainer, "loss", None)
+    return {
+        "class": bases[0] if bases else None,
+        "bases": bases,
+        "kind": kind,
+        "collator": name,
+        "loss_module": _qualified_name(type(loss)) if isinstance(loss, torch.nn.Module) else None,
+    }
 
 
 def _has_user_own_loss(trainer: Any) -> bool:

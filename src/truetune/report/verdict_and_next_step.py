@@ -69,6 +69,8 @@ def next_step_of_report(report: Report, runs: Sequence[Mapping[str, Any]] = ()) 
         return NEXT_STEPS["RunReport" if any(run["looks"] for run in runs) else "curves alone"]
     if not getattr(report, "trains", True):
         return NEXT_STEPS["code that trains nothing"]
+    if not getattr(report, "writes_text", True):
+        return NEXT_STEPS["scores or embeddings"]
     # By the names of its class and of those it inherits from: an import of each class would load its whole package.
     for kind in type(report).__mro__:
         if kind.__name__ in NEXT_STEPS:
@@ -259,6 +261,8 @@ NEXT_STEPS: Mapping[str, str] = {
     "curves alone": (
         "see what it answers, and whether it stops: truetune sample RUN --data HELD-OUT"
     ),
+    # A model that gives numbers answers nothing.
+    "scores or embeddings": "let the run continue; then measure it on held-out rows",
     "AuditReport": (
         "let the run continue; then ask what it answers: truetune sample OUTPUTS --data HELD-OUT"
     ),

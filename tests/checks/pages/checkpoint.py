@@ -95,6 +95,7 @@ def write(block: dict[str, Any], folder: Path) -> Path:
     for name, shard in (block.get("shards") or {}).items():
         write_tensors(folder / name, shard)
     for name, body in (block.get("files") or {}).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(
             body if isinstance(body, str) else json.dumps(body), encoding="utf-8"
         )

@@ -17,6 +17,8 @@ from tests.tokenized import make
 from truetune.checks.detect_trainer_and_apply_facts import trainer_facts_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
+from truetune.data.teacher_predictions import read_teacher_file
+from truetune.report.rule_pages.examples_of_rows import example_of_retrieval_rows
 from truetune.tokenized.open_token_cache import open_token_cache
 from truetune.tokenized.tokenized_data import read_tokenized
 
@@ -26,6 +28,8 @@ NAMES = {"demo": "demo", "bos": "llama3-instruct"}
 def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, ...]:
     """What the rule says about the rows that a block describes."""
     block = yaml.safe_load(text)
+    if "data" in block:
+        return _findings_on_teacher(rule, block, folder)
     trainer = {"trained_by": block["trainer"]} if "trainer" in block else {}
     made = make.probes_of(
         NAMES[block.get("tokenizer", "demo")], **trainer, **block.get("settings", {})
@@ -51,6 +55,16 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
         open_token_cache(str(path)), made.spec, made, trainer_facts_of_run(made.spec)
     )
     return tuple(rule(data).findings())
+
+
+def _findings_on_teacher(
+    rule: type[Rule[Any]], block: dict[str, Any], folder: Path
+) -> tuple[Finding, ...]:
+    """What the rule says about rows with predictions of a teacher."""
+    (file,) = example_of_retrieval_rows(block).files
+    path = folder / file.name
+    path.write_text(file.text, encoding="utf-8")
+    return tuple(rule(read_teacher_file(str(path))).findings())
 
 
 def _changed(made: Any, rows: list[make.Row], what: str, how: str) -> list[make.Row]:

@@ -14,6 +14,7 @@ from trl.trainer.reward_trainer import DataCollatorForPreference
 
 import truetune
 from tests.auditing import tiny
+from truetune.report.verdict_and_next_step import next_step_of_report
 
 LAWS = ("reward-loss", "score-position", "reward-step")
 TEXTS = [
@@ -196,3 +197,8 @@ def test_sides_that_part_before_the_last_answer_are_no_fault() -> None:
         for row in tiny.pairs()
     ]
     assert truetune.audit(reward(rows=rows), laws="none").findings == ()
+
+
+def test_a_model_that_gives_scores_is_asked_for_no_answers() -> None:
+    report = truetune.audit(reward(rows=TEXTS), laws=())
+    assert next_step_of_report(report) == "let the run continue; then measure it on held-out rows"

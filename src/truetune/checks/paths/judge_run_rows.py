@@ -7,12 +7,14 @@ its own rules.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from truetune.checks.check_data import Progress
+from truetune.checks.inspect_retrieval_rows import inspect_retrieval_rows, retrieval_layout
 from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import inspect_tokenized, is_tokenized
+from truetune.checks.judge_predictions_of_teacher import judge_predictions_of_teacher
 from truetune.checks.judge_rows_without_tokenizer import judge_rows_by_text_rules
 from truetune.checks.judge_token_ids_made_by_script import (
     inspect_ids_made_by_script,
@@ -33,7 +35,11 @@ from truetune.checks.paths.judge_rows_with_tokenizer_and_template import (
 )
 from truetune.checks.paths.paths_check_state import PathsCheck
 from truetune.checks.reports import Report, Subject
+from truetune.checks.split_training_and_held_out_files_by_name import (
+    split_training_and_held_out_files,
+)
 from truetune.data.find_data_files import find_data_files_of_paths
+from truetune.data.retrieval_rows import Layout
 from truetune.data.script_rows.find_row_shaping_script import training_scripts
 from truetune.errors import DataError, TokenizerError, TruetuneError, format_name_list
 from truetune.render.find_tokenizer_folder import find_tokenizer_folder
@@ -71,6 +77,14 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     Rows that are token ids already have rules of their own. If there are both kinds, the report is
     that on the other rows, and what was found in the ids is added to `seen`.
     """
+    run, of_texts = _judge_retrieval_rows(run, seen)
+    return _judge_rows_of_chats(run, seen, progress) if of_texts is None else of_texts
+
+
+def _judge_rows_of_chats(
+    run: RunSpec, seen: PathsCheck, progress: Progress | None
+) -> Report | None:
+    """Judge the rows of a run that trains a model to write text: texts, chats, pairs or token ids."""
     run = _take_mask_from_generation_tags(shape_run_by_script(run, seen), seen)
     report_found_evaluation_rows(run, seen)
     lacking = _not_judged_absent_model(run)
@@ -78,6 +92,7 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
         seen.add_not_judged(lacking)
         run = run.model_copy(update={"model": None})
     tokenized = [path for path in run.data if is_tokenized(path, run)]
+    seen.judged += [judge_predictions_of_teacher(path, run) for path in tokenized]
     if not tokenized:
         of_script = _judge_ids_made_by_script(run, seen, progress)
         return judge_rows_and_held_out(run, seen, progress) if of_script is None else of_script
@@ -89,6 +104,69 @@ def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Rep
     if of_rows is not None and of_ids is not None:
         seen.add(of_ids)
     return of_rows or of_ids
+
+
+def _judge_retrieval_rows(run: RunSpec, seen: PathsCheck) -> tuple[RunSpec, Report | None]:
+    """Judge the rows that train an embedding model or a reranker, by the rules on those.
+
+    Returns:
+        The run without these rows, and the report on them. None if there are none, or if there are other rows: then
+        what was found is added to `seen`.
+    """
+    run = _with_files_of_retrieval_folders(run)
+    layouts = {path: retrieval_layout(path, run) for path in (*run.data, *run.eval_data)}
+    reports = list(_reports_on_retrieval_rows(run, layouts))
+    if not reports:
+        return run, None
+    rest = run.model_copy(
+        update={
+            "data": _paths_of_layout(run.data, layouts, None),
+            "eval_data": _paths_of_layout(run.eval_data, layouts, None),
+        }
+    )
+    main_report = None if rest.data else reports.pop(0)
+    for report in reports:
+        seen.add(report)
+    return rest, main_report
+
+
+def _reports_on_retrieval_rows(
+    run: RunSpec, layouts: Mapping[str, Layout | None]
+) -> Iterator[Report]:
+    """A report on the rows of each layout."""
+    for layout in dict.fromkeys(layouts.values()):
+        trained = _paths_of_layout(run.data, layouts, layout)
+        if layout is not None and trained:
+            held_out = _paths_of_layout(run.eval_data, layouts, layout)
+            yield inspect_retrieval_rows(trained, layout, run, held_out)
+
+
+def _paths_of_layout(
+    paths: Sequence[str], layouts: Mapping[str, Layout | None], layout: Layout | None
+) -> tuple[str, ...]:
+    """The paths whose rows have this layout; with None those of other rows."""
+    return tuple(path for path in paths if layouts[path] == layout)
+
+
+def _with_files_of_retrieval_folders(run: RunSpec) -> RunSpec:
+    """The run with the files of folders of such rows, those that are held out by their names as its evaluation rows."""
+    files: list[str] = []
+    for path in run.data:
+        is_folder = Path(path).is_dir() and retrieval_layout(path, run) is not None
+        files += (
+            [str(one.path) for one in find_data_files_of_paths([path])] if is_folder else [path]
+        )
+    if tuple(files) == run.data:
+        return run
+
+    def is_retrieval_file(path: str) -> bool:
+        """Does a file hold such rows?"""
+        return retrieval_layout(path, run) is not None
+
+    pair = None if run.eval_data else split_training_and_held_out_files(files, is_retrieval_file)
+    if pair is None:
+        return run.model_copy(update={"data": tuple(files)})
+    return run.model_copy(update={"data": pair.training, "eval_data": pair.held_out})
 
 
 def _take_mask_from_generation_tags(run: RunSpec, seen: PathsCheck) -> RunSpec:

@@ -365,21 +365,36 @@ def _change_columns(
         plain = constant_of(first)
         return _rename_columns(table, plain) if isinstance(plain, dict) else None
     if method in ("remove_columns", "select_columns", "drop"):
-        chosen = set(_column_names_in_value(keywords.get("columns", first)))
+        chosen = _column_names_in_value(keywords.get("columns", first))
         if not chosen:
             return None
-        keeps = method == "select_columns"
-        return keep_or_drop_columns(table, chosen, keeps=keeps)
+        if method == "select_columns":
+            return _choose_columns_in_order(table, chosen)
+        return _drop_columns(table, set(chosen))
     if method == "add_column":
         return add_table_column(table, constant_of(first or keywords.get("name")), args[-1])
     return None
 
 
-def keep_or_drop_columns(table: Table, chosen: set[str], *, keeps: bool) -> Table:
-    """The table with only these columns, or without them."""
+def _choose_columns_in_order(table: Table, names: list[str]) -> Table:
+    """The table with these columns, in this order."""
     rows = [
         Row(
-            {name: one for name, one in row.entries.items() if (name in chosen) == keeps},
+            {name: row.entries[name] for name in names if name in row.entries},
+            row.rest,
+            row.is_open,
+            place=row.place,
+        )
+        for row in table.rows
+    ]
+    return make_table(rows, table)
+
+
+def _drop_columns(table: Table, chosen: set[str]) -> Table:
+    """The table without these columns."""
+    rows = [
+        Row(
+            {name: one for name, one in row.entries.items() if name not in chosen},
             row.rest,
             row.is_open,
             place=row.place,
@@ -426,7 +441,7 @@ def row_or_columns_of_table(table: Table, key: Value) -> Value | None:
     if isinstance(plain, int) and -len(table.items) <= plain < len(table.items):
         return table.items[plain]
     if isinstance(plain, list) and all(isinstance(one, str) for one in plain):
-        return keep_or_drop_columns(table, set(plain), keeps=True)
+        return _choose_columns_in_order(table, plain)
     return None
 
 

@@ -22,6 +22,7 @@ COST: Cost = "quick"
 # Two, so that a module which one batch has no use for (a modality, an expert) may be reached by the other.
 MAX_BATCHES = 2
 MAX_SHOWN_TENSORS = 8
+POOLER = re.compile(r"(?:^|\.)pooler\.")
 # The number of an expert in the name of its tensors.
 EXPERT_NUMBER = re.compile(r"(\.experts?\.)\d+\.")
 
@@ -30,7 +31,8 @@ def measure_law(trial: Trial) -> Measured:
     """Share of the trained tensors that get no gradient or are in no group of the optimizer, in the run's own mode.
 
     What is normal is not counted: a factor of an adapter whose partner starts at zero, an expert without a token, a
-    new token that does not occur, the head over the vocabulary where the loss is made of something else (embeddings).
+    new token that does not occur, the head over the vocabulary where the loss is made of something else (embeddings),
+    the pooler of an encoder that nothing reads.
     """
     require_whole_weights(trial)
     trained = {name: p for name, p in trial.model.named_parameters() if p.requires_grad}
@@ -46,6 +48,7 @@ def measure_law(trial: Trial) -> Measured:
         if not runs and len(dead) < len(trained):
             # A loss on embeddings never calls the head, so that this has no gradient is normal.
             normal |= _names_of_head_parameters(trial.model) & dead
+        normal |= _idle_pooler_tensors(dead, len(trained))
     without = sorted((dead | zero) - normal, key=list(trained).index)
     lost, foreign = _tensors_missing_in_optimizer_and_foreign_count(trial, trained)
     evidence: dict[str, Any] = {
@@ -71,6 +74,13 @@ def measure_law(trial: Trial) -> Measured:
     }
     value = max(len(without), len(lost)) / len(trained)
     return Measured(value, 0.0, "share of trained tensors without gradient or optimizer", evidence)
+
+
+def _idle_pooler_tensors(dead: set[str], trained: int) -> set[str]:
+    """The tensors without a gradient of an encoder's pooler, where others have one: who takes the mean of the tokens,
+    or a head of them, does not read it.
+    """
+    return {name for name in dead if POOLER.search(name)} if len(dead) < trained else set()
 
 
 def _missing_and_zero_gradients_and_loss(

@@ -90,8 +90,21 @@ def _notes_on_edit(name: str, edit: Any) -> Iterator[str]:
             yield f"Of `{name}`, only the changed keys are shown."
 
 
+def example_of_retrieval_rows(block: Mapping[str, Any]) -> Example:
+    """An example of a rule on rows as they stand in files: data.jsonl, and the evaluation rows."""
+    return Example(
+        tuple(
+            jsonl_file(f"{name}.jsonl", rows_of_example(block[name]))
+            for name in ("data", "eval_data")
+            if name in block
+        )
+    )
+
+
 def example_of_stored_rows(block: Mapping[str, Any]) -> Example:
-    """An example of a rule on rows of token ids: what a Parquet file holds, column by column."""
+    """An example of a rule on rows of token ids: the rows, or what a Parquet file holds, column by column."""
+    if "data" in block:
+        return example_of_retrieval_rows(block)
     columns = {"input_ids": "input_ids: chats of a real tokenizer", "labels": HEALTHY_LABELS}
     for step in block["make"][1:]:
         for what, how in step.items():

@@ -37,6 +37,7 @@ READERS_OF_TEXT: Mapping[str, Callable[[str], Example]] = {
 READERS_OF_YAML: Mapping[str, Callable[[Mapping[str, Any]], Example]] = {
     **dict.fromkeys(DATA, examples_of_rows.example_of_rows),
     "tokenized": examples_of_rows.example_of_stored_rows,
+    "retrieval": examples_of_rows.example_of_retrieval_rows,
     "config": examples_of_settings.example_of_settings,
     "devices": examples_of_settings.example_of_devices,
     "log": examples_of_training_results.example_of_log,

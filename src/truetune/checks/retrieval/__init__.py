@@ -1,0 +1,1 @@
+"""Rules on rows that train an embedding model or a reranker."""

@@ -1,0 +1,1 @@
+"""What several rules on rows of embedding models and rerankers look at."""

@@ -1,0 +1,234 @@
+"""Trainings of embedding models and rerankers: losses that don't fit their rows, and those that do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from truetune.checks.rule_catalogue import find_rule
+from truetune.checks.rule_runner import run_rule
+from truetune.checks.source.evidence.embedding_trainings import embedding_trainings
+from truetune.source.parsed_source_file import parse_module
+
+HEAD = """
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, losses
+from sentence_transformers import SentenceTransformerTrainingArguments, InputExample
+from sentence_transformers.training_args import BatchSamplers
+from torch.utils.data import DataLoader
+model = SentenceTransformer("microsoft/mpnet-base")
+"""
+SHOPS = ["open at nine", "open at ten", "closed on Sundays", "open all night", "sold out", "full"]
+TRAIN = "SentenceTransformerTrainer(model=model, train_dataset=rows, loss=losses.{loss}).train()"
+
+
+def rows_of(*columns: str, count: int = 12, **labels: Sequence[object]) -> str:
+    """A line that makes a data set with these columns of different texts, and columns of labels."""
+    rows = [
+        {
+            **{name: f"{name} {n} is {SHOPS[n % 6]}" for name in columns},
+            **{name: value[n % len(value)] for name, value in labels.items()},
+        }
+        for n in range(count)
+    ]
+    return f"rows = Dataset.from_list({rows!r})\n"
+
+
+def messages(rule: str, body: str) -> list[str]:
+    """What a rule says of a script."""
+    module = parse_module(HEAD + body, "train.py")
+    return [one.message for one in run_rule(module, find_rule(rule)).findings]
+
+
+PAIR = ("anchor", "positive")
+DROPPED = {
+    "labels of a ranking": rows_of(*PAIR, label=[0, 1])
+    + TRAIN.format(loss="GISTEmbedLoss(model, model)"),
+    "labels inside another loss": rows_of(*PAIR, score=[0.2, 0.9])
+    + TRAIN.format(loss="MatryoshkaLoss(model, losses.MultipleNegativesRankingLoss(model), [64])"),
+    "a third text": rows_of("sentence1", "sentence2", "negative", score=[0.1, 0.8])
+    + TRAIN.format(loss="CoSENTLoss(model)"),
+    "by fit": "examples = [InputExample(texts=[f'a {n}', f'b {n}'], label=float(n % 2)) for n in range(6)]\n"
+    "loss = losses.MultipleNegativesRankingLoss(model)\n"
+    "model.fit(train_objectives=[(DataLoader(examples, batch_size=4), loss)])",
+}
+READ = {
+    "equal labels": rows_of(*PAIR, label=[1])
+    + TRAIN.format(loss="MultipleNegativesRankingLoss(model)"),
+    "two texts": rows_of("sentence1", "sentence2", score=[0.1, 0.8])
+    + TRAIN.format(loss="CoSENTLoss(model)"),
+    "three texts": rows_of(*PAIR, "negative")
+    + TRAIN.format(loss="MultipleNegativesRankingLoss(model)"),
+    "rows of a hub": "from datasets import load_dataset\nrows = load_dataset('a/b', split='train')\n"
+    + TRAIN.format(loss="MultipleNegativesRankingLoss(model)"),
+    "a loss of the project": "class Own:\n    def __init__(self, model): pass\n"
+    + rows_of(*PAIR, label=[0, 1])
+    + "SentenceTransformerTrainer(model=model, train_dataset=rows, loss=Own(model)).train()",
+}
+
+
+@pytest.mark.parametrize("way", DROPPED)
+def test_what_a_loss_does_not_read_is_found(way: str) -> None:
+    assert len(messages("loss-drops-labels-or-texts", DROPPED[way])) == 1
+
+
+@pytest.mark.parametrize("way", READ)
+def test_what_a_loss_reads_is_fine(way: str) -> None:
+    assert messages("loss-drops-labels-or-texts", READ[way]) == []
+
+
+STARS = [1.0, 3.0, 5.0]
+UNFIT = {
+    "stars and a cosine": rows_of(*PAIR, score=STARS)
+    + TRAIN.format(loss="CosineSimilarityLoss(model)"),
+    "halves and a contrast": rows_of(*PAIR, label=[0.5, 1.0])
+    + TRAIN.format(loss="ContrastiveLoss(model)"),
+    "scores and classes": rows_of(*PAIR, label=[0.5, 1.0])
+    + TRAIN.format(loss="SoftmaxLoss(model)"),
+    "equal scores": rows_of(*PAIR, score=[1.0]) + TRAIN.format(loss="CosineSimilarityLoss(model)"),
+    "stars and probabilities": rows_of("query", "passage", label=STARS)
+    + "from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer\n"
+    "from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss\n"
+    "ranker = CrossEncoder('a/b', num_labels=1)\n"
+    "CrossEncoderTrainer(model=ranker, train_dataset=rows, loss=BinaryCrossEntropyLoss(ranker)).train()",
+}
+FIT = {
+    "divided": rows_of(*PAIR, score=STARS)
+    + "rows = rows.map(lambda row: {'score': row['score'] / 5})\n"
+    + TRAIN.format(loss="CosineSimilarityLoss(model)"),
+    "stars in their order": rows_of(*PAIR, score=STARS) + TRAIN.format(loss="CoSENTLoss(model)"),
+    "a contrast": rows_of(*PAIR, label=[0, 1]) + TRAIN.format(loss="OnlineContrastiveLoss(model)"),
+    "classes": rows_of(*PAIR, label=[0, 1, 2]) + TRAIN.format(loss="SoftmaxLoss(model)"),
+    "few equal scores": rows_of(*PAIR, count=4, score=[1.0])
+    + TRAIN.format(loss="CosineSimilarityLoss(model)"),
+}
+
+
+@pytest.mark.parametrize("way", UNFIT)
+def test_labels_that_a_loss_cannot_take_are_found(way: str) -> None:
+    assert len(messages("scores-outside-the-range-of-the-loss", UNFIT[way])) == 1
+
+
+@pytest.mark.parametrize("way", FIT)
+def test_labels_that_a_loss_takes_are_fine(way: str) -> None:
+    assert messages("scores-outside-the-range-of-the-loss", FIT[way]) == []
+
+
+RANK = TRAIN.format(loss="MultipleNegativesRankingLoss(model)")
+ORDERS = {
+    ("answer", "question"): 1,
+    ("anchor", "negative", "positive"): 1,
+    ("positive", "anchor"): 1,
+    ("question", "answer"): 0,
+    ("anchor", "positive", "negative_1", "negative_2"): 0,
+    ("text_a", "text_b"): 0,
+    ("query", "text"): 0,
+}
+
+
+@pytest.mark.parametrize("columns", ORDERS)
+def test_names_that_tell_another_order_are_found(columns: tuple[str, ...]) -> None:
+    assert (
+        len(messages("columns-out-of-the-order-of-the-loss", rows_of(*columns) + RANK))
+        == ORDERS[columns]
+    )
+
+
+def test_chosen_columns_are_in_the_order_that_they_are_chosen_in() -> None:
+    body = (
+        rows_of("answer", "question")
+        + "rows = rows.select_columns(['question', 'answer'])\n"
+        + RANK
+    )
+    (training,) = embedding_trainings(parse_module(HEAD + body, "train.py"))
+    assert training.columns == ("question", "answer")
+
+
+def test_a_column_that_is_no_text_is_found_and_further_negatives_are_not() -> None:
+    rule = "column-trained-as-a-text"
+    assert len(messages(rule, rows_of(*PAIR, source=["faq", "mail"]) + RANK)) == 1
+    assert len(messages(rule, rows_of(*PAIR, count=40, tag=["faq", "mail"]) + RANK)) == 1
+    assert messages(rule, rows_of(*PAIR, "negative", "other_negative") + RANK) == []
+    assert messages(rule, rows_of("title", "abstract") + RANK) == []
+    assert messages(rule, rows_of(*PAIR, label=[1]) + RANK) == []
+
+
+FEW = rows_of("anchor", count=24, positive=["at nine", "at ten", "never"])
+ARGUMENTS = (
+    "args = SentenceTransformerTrainingArguments('out', per_device_train_batch_size=16{more})\n"
+)
+WITH_ARGUMENTS = RANK.replace("model=model,", "model=model, args=args,")
+COPIES = {
+    "by default": (FEW + RANK, 1),
+    "small batches": (FEW + ARGUMENTS.format(more="") + WITH_ARGUMENTS, 1),
+    "default by name": (
+        FEW + ARGUMENTS.format(more=", batch_sampler=BatchSamplers.BATCH_SAMPLER") + WITH_ARGUMENTS,
+        1,
+    ),
+    "kept apart": (
+        FEW + ARGUMENTS.format(more=", batch_sampler='no_duplicates'") + WITH_ARGUMENTS,
+        0,
+    ),
+    "kept apart by name": (
+        FEW + ARGUMENTS.format(more=", batch_sampler=BatchSamplers.NO_DUPLICATES") + WITH_ARGUMENTS,
+        0,
+    ),
+    "settings of elsewhere": (
+        FEW + "args = SentenceTransformerTrainingArguments(**options)\n" + WITH_ARGUMENTS,
+        0,
+    ),
+    "different texts": (rows_of(*PAIR, count=24) + RANK, 0),
+    "a guide": (FEW + TRAIN.format(loss="GISTEmbedLoss(model, guide)"), 0),
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_copies_in_a_batch_are_found_where_they_are_negatives(way: str) -> None:
+    body, count = COPIES[way]
+    assert len(messages("equal-texts-in-one-batch", body)) == count
+
+
+E5 = HEAD.replace("microsoft/mpnet-base", "intfloat/multilingual-e5-large")
+
+
+@pytest.mark.parametrize(
+    ("head", "map", "count"),
+    [
+        (E5, "", 1),
+        (E5, "rows = rows.map(lambda r: {'anchor': 'query: ' + r['anchor']})\n", 1),
+        (
+            E5,
+            "rows = rows.map(lambda r: {'anchor': 'query: ' + r['anchor'], 'positive': 'passage: ' + r['positive']})\n",
+            0,
+        ),
+        (HEAD, "", 0),
+        (HEAD.replace("microsoft/mpnet-base", "intfloat/multilingual-e5-large-instruct"), "", 0),
+    ],
+)
+def test_a_model_of_prefixes_needs_them(head: str, map: str, count: int) -> None:
+    module = parse_module(head + rows_of(*PAIR) + map + RANK, "train.py")
+    found = run_rule(module, find_rule("prefix-of-the-embedding-model-left-out")).findings
+    assert len(found) == count
+
+
+@pytest.mark.parametrize(("limit", "count"), [(3, 1), (64, 0)])
+def test_texts_longer_than_the_limit_are_found(limit: int, count: int) -> None:
+    body = f"model.max_seq_length = {limit}\n" + rows_of(*PAIR) + RANK
+    assert len(messages("texts-cut-by-the-embedding-model", body)) == count
+
+
+TRIPLETS = {
+    "TripletLoss(model, distance_metric=losses.TripletDistanceMetric.COSINE)": 1,
+    "TripletLoss(model, losses.TripletDistanceMetric.COSINE, 0.2)": 0,
+    "TripletLoss(model)": 0,
+    "BatchHardTripletLoss(model, distance_metric=losses.BatchHardTripletLossDistanceFunction.cosine_distance)": 1,
+    "TripletLoss(model, distance_metric=metric)": 0,
+}
+
+
+@pytest.mark.parametrize("loss", TRIPLETS)
+def test_a_margin_wider_than_the_cosine_is_found(loss: str) -> None:
+    assert (
+        len(messages("margin-wider-than-the-distance", f"loss = losses.{loss}")) == TRIPLETS[loss]
+    )
