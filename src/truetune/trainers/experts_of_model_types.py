@@ -1,0 +1,225 @@
+"""Where the experts of models of transformers are, and what LoRA of peft reaches of them, measured for each type.
+
+A mixture of experts has its MLPs many times over. Up to transformers 4 they were linear layers, which peft finds by
+their names. In transformers 5 those of one layer are one parameter of three dimensions, which no name in
+`target_modules` reaches. peft has two ways to it: `target_parameters`, and, from 0.19 on and for some types, a table by
+which it takes the old names for these parameters. The same table takes the names away from linear layers that are
+called alike: shared experts and dense layers are left out then. None of this is warned of.
+
+Measured with small models on the meta device (`python -m bench.experts_of_model_types --write`), for each pair of
+releases in the table. The trade-off: releases in between are taken for the last measured one before them, and a type
+that is not in the table is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from truetune.parsing.input_limits import RESULT
+from truetune.parsing.parse_json_within_limits import parse_json
+
+Part = Literal["experts", "router", "shared", "dense", "attention"]
+FIRST_PEFT_RENAMING_LISTS = "0.19.0"
+FIRST_PEFT_RENAMING_ALL_LINEAR = "0.20.0"
+"""Before, `all-linear` and patterns meant linear layers alone, by peft's own code"""
+FIRST_TRANSFORMERS_WITH_FUSED_EXPERTS = "5.0.0"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertsOfModelType:
+    """Where a model of one type has its experts and its router, with one release of transformers."""
+
+    model_type: str
+    experts: tuple[str, ...]
+    """Parameters, inside of a layer: `mlp.experts.gate_up_proj`, `mlp.experts.*.up_proj.weight`"""
+    fused: bool
+    """The experts of a layer are one parameter, and no linear layers"""
+    router: tuple[str, ...]
+    """Parameters, inside of a layer: `mlp.gate.weight`"""
+    linear: tuple[str, ...]
+    """Linear layers, inside of a layer, those of experts with a star for their number"""
+    renamed_targets: Mapping[str, str]
+    """Names of target_modules -> the parameter that peft takes them for, from 0.19 on"""
+    count_setting: str | None
+    """The setting of config.json that says how many experts there are"""
+    chosen_setting: str | None
+    """The setting that says how many of them a token is given to"""
+    returns_router_logits: bool
+    """Does config.json have `output_router_logits`, which the loss for the balance of the experts needs?"""
+    balance_coefficient: float | None
+    """The default of `router_aux_loss_coef`; None where the type has no such loss"""
+
+
+@dataclass(frozen=True, slots=True)
+class LoraReach:
+    """What an adapter reaches of a mixture of experts."""
+
+    adapted: frozenset[str]
+    """Parameters, inside of a layer"""
+    facts: ExpertsOfModelType
+    missing_of_pair: tuple[str, ...] = ()
+    """Names without which peft refuses, as they are one parameter with others that are named"""
+
+    def share(self, part: Part) -> float | None:
+        """The share of the parameters of one part that are adapted; None where the type has no such part."""
+        names = _parameters_of_part(self.facts, part)
+        return sum(name in self.adapted for name in names) / len(names) if names else None
+
+    def left_out(self, part: Part) -> list[str]:
+        """The parameters of one part that are not adapted."""
+        return [name for name in _parameters_of_part(self.facts, part) if name not in self.adapted]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """The types that were measured with one pair of releases."""
+
+    transformers: str
+    peft: str
+    types: Mapping[str, ExpertsOfModelType]
+    reach: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    """Type -> list of targets -> part of the model -> share that peft adapted"""
+
+
+@cache
+def load_measurements() -> tuple[Measurement, ...]:
+    """The measurements, from the oldest release of transformers on."""
+    raw = parse_json(files(__package__).joinpath("experts_of_model_types.json").read_bytes(), RESULT)
+    return tuple(_parse_measurement(one) for one in raw)
+
+
+def _parse_measurement(raw: Mapping[str, Any]) -> Measurement:
+    """One measurement, from its part of the table."""
+    rows: Mapping[str, Mapping[str, Any]] = raw["types"]
+    return Measurement(
+        raw["transformers"],
+        raw["peft"],
+        {model_type: _parse_facts(model_type, row) for model_type, row in rows.items()},
+        {model_type: row["lora"] for model_type, row in rows.items()},
+    )
+
+
+def _parse_facts(model_type: str, row: Mapping[str, Any]) -> ExpertsOfModelType:
+    """The facts on one type, from its line of the table."""
+    return ExpertsOfModelType(
+        model_type=model_type,
+        experts=tuple(row["experts"]),
+        fused=row["fused"],
+        router=tuple(row["router"]),
+        linear=tuple(row["linear"]),
+        renamed_targets=row["renamed_targets"],
+        count_setting=row["count_setting"],
+        chosen_setting=row["chosen_setting"],
+        returns_router_logits=row["returns_router_logits"],
+        balance_coefficient=row["balance_coefficient"],
+    )
+
+
+def experts_of_model_type(
+    model_type: str, *, has_fused_experts: bool = True
+) -> ExpertsOfModelType | None:
+    """The facts on a type, with the newest measured release; None where it was not measured.
+
+    Args:
+        model_type: of config.json.
+        has_fused_experts: does transformers 5 or newer run? Else the facts are those of the last release 4.
+    """
+    names = (model_type, f"{model_type}_text")
+    for measurement in reversed(load_measurements()):
+        is_new = not measurement.transformers.startswith("4.")
+        facts = next((measurement.types[name] for name in names if name in measurement.types), None)
+        if is_new == has_fused_experts and facts is not None:
+            return facts
+    return None
+
+
+def reach_of_lora(
+    facts: ExpertsOfModelType,
+    targets: str | Sequence[str],
+    parameters: Sequence[str] = (),
+    *,
+    renames_lists: bool = True,
+    renames_all_linear: bool = True,
+) -> LoraReach:
+    """What an adapter reaches, as peft matches names.
+
+    Args:
+        facts: on the type of the model.
+        targets: `all-linear`, or names of target_modules; a pattern is not matched here.
+        parameters: names of target_parameters.
+        renames_lists: is peft 0.19 or newer, which takes some names for parameters of the experts?
+        renames_all_linear: is peft 0.20 or newer, which does so for `all-linear` too?
+    """
+    is_all = targets == "all-linear"
+    renamed = facts.renamed_targets if (renames_all_linear if is_all else renames_lists) else {}
+    names = _names_without_head(facts, targets)
+    if is_all:
+        names = [*names, *renamed]
+    taken = {name: renamed[last] for name in names if (last := name.rpartition(".")[2]) in renamed}
+    wanted = [*parameters, *taken.values()]
+    modules = [name for name in names if name not in taken]
+    adapted = {
+        parameter
+        for parameter in (*facts.experts, *facts.router)
+        if any(_ends_with(parameter, name) for name in wanted)
+    }
+    for module in facts.linear:
+        # `experts.3.up_proj` means one of many: it is matched by its last part alone.
+        if any(_ends_with(module, name) for name in modules) or (is_all and module in modules):
+            adapted.add(f"{module}.weight")
+    return LoraReach(frozenset(adapted), facts, _missing_of_pair(taken, renamed))
+
+
+def _names_without_head(facts: ExpertsOfModelType, targets: str | Sequence[str]) -> list[str]:
+    """The names that the targets mean; for `all-linear`, all linear layers but those whose names peft takes away."""
+    if targets != "all-linear":
+        return [targets] if isinstance(targets, str) else list(targets)
+    return list(facts.linear)
+
+
+def _ends_with(name: str, ending: str) -> bool:
+    """Is it the name, or the end of it after a dot?"""
+    return name == ending or name.endswith(f".{ending}")
+
+
+def _missing_of_pair(taken: Mapping[str, str], renamed: Mapping[str, str]) -> tuple[str, ...]:
+    """The names that peft asks for beside those that were taken for a parameter."""
+    lasts = {name.rpartition(".")[2] for name in taken}
+    return tuple(
+        sorted(
+            name
+            for name, parameter in renamed.items()
+            if name not in lasts and any(renamed[last] == parameter for last in lasts)
+        )
+    )
+
+
+def _parameters_of_part(facts: ExpertsOfModelType, part: Part) -> Sequence[str]:
+    """The parameters of one part of a layer."""
+    if part == "experts":
+        return facts.experts
+    if part == "router":
+        return facts.router
+    return list(_weights_of_linear_layers(facts, part))
+
+
+def _weights_of_linear_layers(facts: ExpertsOfModelType, part: Part) -> Iterator[str]:
+    """The weights of linear layers of one part: shared experts, attention, or else."""
+    for module in facts.linear:
+        weight = f"{module}.weight"
+        if weight in facts.experts or weight in facts.router:
+            continue
+        if _part_of_linear_layer(module) == part:
+            yield weight
+
+
+def _part_of_linear_layer(module: str) -> Part:
+    """The part that a linear layer belongs to, by its name."""
+    if "shared" in module:
+        return "shared"
+    is_attention = any(word in module for word in ("attn", "attention", "mixer"))
+    return "attention" if is_attention else "dense"
