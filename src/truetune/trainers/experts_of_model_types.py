@@ -26,6 +26,8 @@ Part = Literal["experts", "router", "shared", "dense", "attention"]
 FIRST_PEFT_RENAMING_LISTS = "0.19.0"
 FIRST_PEFT_RENAMING_ALL_LINEAR = "0.20.0"
 """Before, `all-linear` and patterns meant linear layers alone, by peft's own code"""
+LAYER_PREFIXES = ("model.layers.0", "model.layers.7", "model.language_model.layers.7", "model.decoder.layers.7")
+"""Before the name inside of a layer. Layer 7 beside 0: a pattern may leave out the first, or choose by digits"""
 FIRST_TRANSFORMERS_WITH_FUSED_EXPERTS = "5.0.0"
 
 
@@ -165,13 +167,39 @@ def reach_of_lora(
     adapted = {
         parameter
         for parameter in (*facts.experts, *facts.router)
-        if any(_ends_with(parameter, name) for name in wanted)
+        if any(is_name_of(name, parameter) for name in wanted)
     }
-    for module in facts.linear:
-        # `experts.3.up_proj` means one of many: it is matched by its last part alone.
-        if any(_ends_with(module, name) for name in modules) or (is_all and module in modules):
-            adapted.add(f"{module}.weight")
+    adapted |= {
+        f"{module}.weight"
+        for module in facts.linear
+        if any(is_name_of(name, module) for name in modules)
+    }
     return LoraReach(frozenset(adapted), facts, _missing_of_pair(taken, renamed))
+
+
+def last_names_of_linear_layers(facts: ExpertsOfModelType) -> list[str]:
+    """The last parts of the names of all linear layers but the head, as LLaMA-Factory's `all` makes a list of them."""
+    return sorted({module.rpartition(".")[2] for module in facts.linear})
+
+
+def names_for_pattern(facts: ExpertsOfModelType) -> dict[str, str]:
+    """Full names that a pattern of target_modules is tried on -> the same inside of a layer.
+
+    With the names of experts before transformers 5, which peft tries too, where it takes them for parameters.
+    """
+    inside = [*(name.replace(".*", ".0") for name in facts.linear), *_former_names(facts)]
+    return {
+        f"{prefix}.{name}": name.replace(".0", ".*") for prefix in LAYER_PREFIXES for name in inside
+    }
+
+
+def _former_names(facts: ExpertsOfModelType) -> Iterator[str]:
+    """The names that layers of experts had before transformers 5: `mlp.experts.gate_proj`."""
+    for former, parameter in facts.renamed_targets.items():
+        for name in facts.experts:
+            container, _, last = name.rpartition(".")
+            if last == parameter:
+                yield f"{container}.{former}"
 
 
 def _names_without_head(facts: ExpertsOfModelType, targets: str | Sequence[str]) -> list[str]:
@@ -181,9 +209,10 @@ def _names_without_head(facts: ExpertsOfModelType, targets: str | Sequence[str])
     return list(facts.linear)
 
 
-def _ends_with(name: str, ending: str) -> bool:
-    """Is it the name, or the end of it after a dot?"""
-    return name == ending or name.endswith(f".{ending}")
+def is_name_of(name: str, inside: str) -> bool:
+    """Does a name mean a parameter or a layer: as the end of it, or with the layer's number before it?"""
+    is_end = inside == name or inside.endswith(f".{name}")
+    return is_end or name.endswith(f".{inside}")
 
 
 def _missing_of_pair(taken: Mapping[str, str], renamed: Mapping[str, str]) -> tuple[str, ...]:

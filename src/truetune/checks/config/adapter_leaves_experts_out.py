@@ -36,6 +36,7 @@ config:
   use_peft: true
   lora_target_modules: [q_proj, k_proj, v_proj, o_proj]
   lora_target_parameters: [mlp.experts.gate_up_proj, mlp.experts.down_proj]
+  lora_dropout: 0
 ```
 
 ## Fix safety
@@ -50,6 +51,7 @@ attention alone, and the settings say what is trained.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.experts_of_run_model import (
@@ -64,7 +66,7 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
-from truetune.trainers.experts_of_model_types import LoraReach, Part
+from truetune.trainers.experts_of_model_types import LoraReach, Part, is_name_of
 
 TARGETS, PARAMETERS = "training.lora.target_modules", "training.lora.target_parameters"
 DROPOUT = "training.lora.lora_dropout"
@@ -80,6 +82,7 @@ CHOSEN_BY_STACK = Unmet(
     "the stack, or a pattern, chooses what gets an adapter",
     "run the training with `truetune run`, which says what is trained",
 )
+WORD = re.compile(r"[A-Za-z]\w+")
 NAMES_OF_PARTS: dict[Part, str] = {"shared": "shared experts", "dense": "dense layers"}
 
 
@@ -123,10 +126,12 @@ class AdapterLeavesExpertsOut(ConfigRule):
         return None if facts is None else reach_of_adapter(self.subject, facts)
 
     def _target_names(self) -> tuple[str, ...]:
-        """The names in target_modules; none for `all-linear`."""
+        """The names in target_modules, or in its pattern; none for `all-linear`."""
         lora = self.subject.spec.training.lora
         targets = lora.target_modules if lora is not None else None
-        return targets if isinstance(targets, tuple) else ()
+        if isinstance(targets, str):
+            return () if targets == "all-linear" else tuple(WORD.findall(targets))
+        return targets or ()
 
     def _names_mlp(self) -> bool:
         """Are the targets meant for the MLPs: by a name, or as all linear layers?"""
@@ -138,7 +143,8 @@ class AdapterLeavesExpertsOut(ConfigRule):
     def _target_case(self) -> Case:
         """The setting of the targets at its place."""
         lora = self.subject.spec.training.lora
-        shown = ", ".join(self._target_names()) or (lora.target_modules if lora else "")
+        targets = lora.target_modules if lora is not None else None
+        shown = targets if isinstance(targets, str) else ", ".join(targets or ())
         return setting_case(self.subject, shown, TARGETS)
 
     def _finding_on_half_of_a_pair(self, reach: LoraReach) -> Finding:
@@ -159,7 +165,7 @@ class AdapterLeavesExpertsOut(ConfigRule):
         names = lora.target_parameters if lora is not None else ()
         known = (*reach.facts.experts, *reach.facts.router)
         for name in names:
-            if any(f".{parameter}".endswith(f".{name}") for parameter in known):
+            if any(is_name_of(name, parameter) for parameter in known):
                 continue
             # Other parameters than those of experts may be named: norms, or weights of linear layers.
             if not any(word in name for word in ("expert", "moe", "mlp", "feed_forward")):

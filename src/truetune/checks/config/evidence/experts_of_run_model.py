@@ -1,8 +1,7 @@
 """The experts of the model of a run, by its config.json or its published name, and what its adapter reaches of them.
 
 What was measured depends on the releases of transformers and peft, so the files around the settings are asked for them;
-where none says it, the newest are taken. Unsloth and LLaMA-Factory's `all` choose the parameters by code of their own,
-and are not judged.
+where none says it, the newest are taken. Unsloth chooses the parameters by code of its own, and is not judged.
 """
 
 from __future__ import annotations
@@ -11,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from truetune.checks.config.evidence.facts_from_model_folder import model_config
-from truetune.checks.config.evidence.match_module_names_like_peft import PATTERN_SIGN
+from truetune.checks.config.evidence.match_module_names_like_peft import (
+    PATTERN_SIGN,
+    names_that_pattern_fits,
+)
 from truetune.memory.published_model_shapes import published_config
 from truetune.settings.config import Config
 from truetune.trainers.experts_of_model_types import (
@@ -22,6 +24,8 @@ from truetune.trainers.experts_of_model_types import (
     LoraReach,
     Part,
     experts_of_model_type,
+    last_names_of_linear_layers,
+    names_for_pattern,
     reach_of_lora,
 )
 
@@ -35,8 +39,10 @@ SETTINGS_OF_SHARED_EXPERTS = (
 )
 SETTINGS_OF_DENSE_LAYERS = ("first_k_dense_replace", "num_dense_layers", "mlp_only_layers")
 """0 or empty: there are none"""
-STACKS_OF_PEFT = ("trl", "transformers", "axolotl", "llama-factory", "truetune")
-"""Stacks that hand target_modules to peft as they are"""
+STACKS_OF_PEFT = ("trl", "transformers", "axolotl", "llama-factory", "ms-swift", "truetune")
+"""Stacks whose target_modules reach peft"""
+STACKS_NAMING_LINEAR_LAYERS = ("llama-factory", "ms-swift")
+"""Those that make a list of the names of linear layers of `all`, before peft sees it"""
 
 
 def config_of_run_model(config: Config) -> Mapping[str, Any]:
@@ -82,26 +88,42 @@ def reach_of_adapter(config: Config, facts: ExpertsOfModelType) -> LoraReach | N
     lora = config.spec.training.lora
     if lora is None or config.stack not in STACKS_OF_PEFT or uses_unsloth(config):
         return None
-    targets = lora.target_modules
-    if targets is None or _is_chosen_by_stack(config, targets):
+    renames_all = not config.pins.is_release_surely_before("peft", FIRST_PEFT_RENAMING_ALL_LINEAR)
+    targets = _targets_as_peft_gets_them(config, facts, renames_all)
+    if targets is None:
         return None
     return reach_of_lora(
         facts,
         targets,
         lora.target_parameters,
         renames_lists=not config.pins.is_release_surely_before("peft", FIRST_PEFT_RENAMING_LISTS),
-        renames_all_linear=not config.pins.is_release_surely_before(
-            "peft", FIRST_PEFT_RENAMING_ALL_LINEAR
-        ),
+        renames_all_linear=renames_all,
     )
 
 
-def _is_chosen_by_stack(config: Config, targets: str | Sequence[str]) -> bool:
-    """Are the targets a pattern, or a word that the stack itself turns into names?"""
+def _targets_as_peft_gets_them(
+    config: Config, facts: ExpertsOfModelType, renames_patterns: bool
+) -> str | Sequence[str] | None:
+    """`all-linear`, or names; None where they are chosen by code, or a pattern can't be tried.
+
+    `renames_patterns`: does peft try a pattern on former names of experts too?
+    """
+    lora = config.spec.training.lora
+    targets = lora.target_modules if lora is not None else None
+    if targets is None:
+        return None
     if targets == "all-linear":
-        return config.stack == "llama-factory"
-    names = [targets] if isinstance(targets, str) else targets
-    return isinstance(targets, str) or any(PATTERN_SIGN.search(name) for name in names)
+        names_them = config.stack in STACKS_NAMING_LINEAR_LAYERS
+        return last_names_of_linear_layers(facts) if names_them else targets
+    if isinstance(targets, str):
+        candidates = names_for_pattern(facts)
+        matched = names_that_pattern_fits(targets, candidates)
+        if matched is None:
+            return None
+        linear = {*facts.linear}
+        names = sorted({candidates[name] for name in matched})
+        return [name for name in names if renames_patterns or name in linear]
+    return None if any(PATTERN_SIGN.search(name.replace("*", "")) for name in targets) else targets
 
 
 def uses_unsloth(config: Config) -> bool:
