@@ -61,7 +61,10 @@ from truetune.checks.config.evidence.experts_of_run_model import (
     reach_of_adapter,
 )
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_LORA
-from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
+from truetune.checks.config.evidence.setting_places_and_known_keys import (
+    is_config_of_python_program,
+    setting_case,
+)
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -82,6 +85,8 @@ CHOSEN_BY_STACK = Unmet(
     "the stack, or a pattern, chooses what gets an adapter",
     "run the training with `truetune run`, which says what is trained",
 )
+PREFIX_OF_KEYS = {"trl": "lora_", "axolotl": "lora_"}
+"""Before the names of peft's settings, in files of these stacks"""
 WORD = re.compile(r"[A-Za-z]\w+")
 NAMES_OF_PARTS: dict[Part, str] = {"shared": "shared experts", "dense": "dense layers"}
 
@@ -186,7 +191,7 @@ class AdapterLeavesExpertsOut(ConfigRule):
             yield self.finding(
                 f"no expert gets an adapter: in this model they are {_listed(reach.left_out('experts'))}, which no name"
                 f" in target_modules means{reached}",
-                _remedy(reach),
+                self._remedy(reach),
                 evidence=[_releases(reach)],
                 cases=[self._target_case()],
             )
@@ -209,6 +214,20 @@ class AdapterLeavesExpertsOut(ConfigRule):
                 cases=[self._target_case()],
             )
 
+    def _remedy(self, reach: LoraReach) -> str:
+        """How the experts get an adapter, for the releases and the stack that run."""
+        names = [name for name in reach.facts.experts if "*" not in name]
+        if not names:
+            lasts = sorted({name.split(".")[-2] for name in reach.facts.experts})
+            return f"name the layers of the experts in target_modules: {', '.join(lasts)}"
+        prefix = PREFIX_OF_KEYS.get(self.subject.stack, "")
+        if is_config_of_python_program(self.subject):
+            prefix = ""
+        return (
+            f"set {prefix}target_parameters: [{', '.join(names)}] and lora_dropout: 0, or name the layers of attention"
+            " alone"
+        )
+
     def _finding_on_dropout(self, reach: LoraReach) -> Iterator[Finding]:
         """The finding on dropout beside an adapter on parameters, which peft refuses."""
         lora = self.subject.spec.training.lora
@@ -230,15 +249,6 @@ def _is_lost_to_experts(reach: LoraReach, part: Part) -> bool:
     """Do layers of a part have names that peft takes for parameters of the experts?"""
     renamed = reach.facts.renamed_targets
     return any(name.split(".")[-2] in renamed for name in reach.left_out(part))
-
-
-def _remedy(reach: LoraReach) -> str:
-    """How the experts get an adapter, for the release that runs."""
-    names = ", ".join(name for name in reach.facts.experts if "*" not in name)
-    if names:
-        return f"set target_parameters to [{names}], with lora_dropout 0; or name the layers of attention alone"
-    lasts = sorted({name.split(".")[-2] for name in reach.facts.experts})
-    return f"name the layers of the experts in target_modules: {', '.join(lasts)}"
 
 
 def _releases(reach: LoraReach) -> str:
