@@ -1,10 +1,11 @@
-"""`python -m bench.experts_of_model_types [TYPE...] [--write]`: where the experts of models of transformers are, and what
+"""`python -m bench.experts_of_model_types [TYPE...] [--write | --page]`: where the experts of models of transformers are, and what
 LoRA of peft reaches of them.
 
 A small model of each type is built on the meta device, which holds shapes and no numbers: once with four experts and
 once with eight. A parameter that grows with the number of experts is one of the experts, or of the router if it is as
 wide as the model. Then peft puts an adapter on it, for each of the lists that users write, and the modules and
-parameters that got one are counted. `truetune.trainers.experts_of_model_types` holds the outcome (`--write`).
+parameters that got one are counted. `truetune.trainers.experts_of_model_types` holds the outcome (`--write`), and makes the table of docs/experts.md of it
+(`--page`).
 """
 
 from __future__ import annotations
@@ -25,10 +26,18 @@ from packaging.version import Version
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from bench.packing_of_model_types import SIZES, SMALL
+from truetune.trainers.experts_of_model_types import lines_of_page_table
 
 TABLE = Path(__file__).parents[1] / "src/truetune/trainers/experts_of_model_types.json"
 COUNT_SETTINGS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-CHOSEN_SETTINGS = ("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk", "top_k_experts", "top_k")
+CHOSEN_SETTINGS = (
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "moe_k",
+    "moe_topk",
+    "top_k_experts",
+    "top_k",
+)
 FEW, MANY = 4, 8
 MAX_PARAMETERS = 200_000_000
 """A type whose sizes have other names stays large; it is not measured then."""
@@ -93,13 +102,21 @@ def measure_experts(model_type: str) -> dict[str, Any]:
         "fused": bool(fused),
         "router": sorted({_place_in_layer(name) for name in router}),
         "router_is_linear": any(_is_linear_weight(name, modules) for name in router),
-        "shared": sorted({_place_in_layer(name) for name in few if "shared" in name and name.endswith("weight")}),
+        "shared": sorted(
+            {_place_in_layer(name) for name in few if "shared" in name and name.endswith("weight")}
+        ),
         "count_setting": next((name for name in COUNT_SETTINGS if name in names), None),
         "chosen_setting": next((name for name in CHOSEN_SETTINGS if name in names), None),
         "returns_router_logits": "output_router_logits" in names,
         "balance_coefficient": getattr(defaults, "router_aux_loss_coef", None),
         "transposed": _axis_of_hidden(experts, few) == 1,
-        "linear": sorted({_place_in_layer(name.removesuffix(".weight")) for name in _linear_weights(model) if LAYER.search(name)}),
+        "linear": sorted(
+            {
+                _place_in_layer(name.removesuffix(".weight"))
+                for name in _linear_weights(model)
+                if LAYER.search(name)
+            }
+        ),
         "renamed_targets": _renamed_targets(model_type),
         "lora": {
             name: _reach(lambda: _meta_model(model_type, FEW), targets, experts, router)
@@ -159,7 +176,9 @@ def _split_expert_parameters(
     modules = [name for name in few if EXPERT_NUMBER.sub(".*", name) in numbered]
     hidden = SMALL["hidden_size"]
     router = [
-        name for name in grown if set(few[name]) <= {FEW, hidden} and len(few[name]) < 3 and "experts." not in name
+        name
+        for name in grown
+        if set(few[name]) <= {FEW, hidden} and len(few[name]) < 3 and "experts." not in name
     ]
     # Biases and corrections of the scores are no matrix that an adapter could be put on.
     matrices = {name for name in (*grown, *modules) if "bias" not in name.rpartition(".")[2]}
@@ -206,9 +225,17 @@ def _reach(
     linear = {name for name in _linear_weights(make()) if name not in (*experts, *router)}
     inside = [name for name in linear if LAYER.search(name)]
     shared = [name for name in inside if "shared" in name]
-    attention = [name for name in inside if re.search(r"attn|attention|mixer", name) and name not in shared]
+    attention = [
+        name for name in inside if re.search(r"attn|attention|mixer", name) and name not in shared
+    ]
     dense = [name for name in inside if name not in (*shared, *attention)]
-    parts = {"experts": experts, "router": router, "shared": shared, "dense": dense, "attention": attention}
+    parts = {
+        "experts": experts,
+        "router": router,
+        "shared": shared,
+        "dense": dense,
+        "attention": attention,
+    }
     return {
         part: round(sum(name in adapted for name in names) / len(names), 3)
         for part, names in parts.items()
@@ -228,7 +255,11 @@ def _adapted_parameters(model: Any) -> set[str]:
 
 
 def _linear_weights(model: Any) -> set[str]:
-    return {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
+    return {
+        f"{name}.weight"
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+    }
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -236,7 +267,11 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("types", nargs="*")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--page", action="store_true")
     given = parser.parse_args(arguments)
+    if given.page:
+        print("\n".join(lines_of_page_table()))
+        return 0
     rows: dict[str, Any] = {}
     for model_type in given.types or candidate_types():
         try:
@@ -255,12 +290,19 @@ def write_measurement(rows: Mapping[str, Any]) -> None:
     releases = {"transformers": transformers.__version__, "peft": peft.__version__}
     old = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.is_file() else []
     others = [one for one in old if {name: one[name] for name in releases} != releases]
-    measured = sorted([*others, {**releases, "types": rows}], key=lambda one: Version(one["transformers"]))
+    measured = sorted(
+        [*others, {**releases, "types": rows}], key=lambda one: Version(one["transformers"])
+    )
     # One line for each type, so that a difference between two measurements can be read.
     parts = []
     for one in measured:
-        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in one["types"].items())
-        parts.append(f'{{"transformers": "{one["transformers"]}", "peft": "{one["peft"]}", "types": {{\n{lines}\n}}}}')
+        lines = ",\n".join(
+            f"  {json.dumps(name)}: {json.dumps(row, sort_keys=True)}"
+            for name, row in one["types"].items()
+        )
+        parts.append(
+            f'{{"transformers": "{one["transformers"]}", "peft": "{one["peft"]}", "types": {{\n{lines}\n}}}}'
+        )
     TABLE.write_text("[\n" + ",\n".join(parts) + "\n]\n", encoding="utf-8")
 
 

@@ -67,7 +67,9 @@ def merged_by_peft(case: Case, folder: Path) -> MovementManifest:
 def test_a_merge_of_peft_is_base_plus_adapter(case: Case, tmp_path: Path) -> None:
     manifest = merged_by_peft(case, tmp_path)
     merged = {tensor.name: tensor.merged for tensor in manifest.tensors if tensor.merged}
-    assert sum("experts." in name and "shared" not in name for name in merged) == case.expert_tensors
+    assert (
+        sum("experts." in name and "shared" not in name for name in merged) == case.expert_tensors
+    )
     assert any("q_proj" in name for name in merged)
     assert not manifest.left_out
     for name, kept in merged.items():

@@ -57,7 +57,9 @@ def test_parameters_of_published_models_are_exact(name: str) -> None:
 def trained_by_peft(config: dict[str, Any], lora: dict[str, Any]) -> int:
     import peft
 
-    options = {key: list(value) if isinstance(value, tuple) else value for key, value in lora.items()}
+    options = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in lora.items()
+    }
     model = peft.get_peft_model(
         model_of(config, num_hidden_layers=LAYERS), peft.LoraConfig(r=8, **options)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from truetune.trainers.experts_of_model_types import (
     Measurement,
     experts_of_model_type,
     is_name_of,
+    lines_of_page_table,
     load_measurements,
     reach_of_lora,
 )
@@ -40,7 +42,9 @@ def some_or_all(share: float | None) -> str | None:
 
 def expected_reach(facts: ExpertsOfModelType, name: str, new: bool) -> dict[str, str | None]:
     if name == "target_parameters":
-        fused = [one for one in facts.experts if f"{one.removesuffix('.weight')}" not in facts.linear]
+        fused = [
+            one for one in facts.experts if f"{one.removesuffix('.weight')}" not in facts.linear
+        ]
         reach = reach_of_lora(facts, ATTENTION, fused, renames_lists=new, renames_all_linear=new)
     else:
         reach = reach_of_lora(facts, TARGETS[name], renames_lists=new, renames_all_linear=new)
@@ -79,7 +83,9 @@ def test_one_type_of_each_kind_is_as_the_table_says() -> None:
 def test_half_of_a_pair_is_named() -> None:
     facts = experts_of_model_type("qwen3_moe")
     assert facts is not None
-    assert reach_of_lora(facts, ("q_proj", "up_proj", "down_proj")).missing_of_pair == ("gate_proj",)
+    assert reach_of_lora(facts, ("q_proj", "up_proj", "down_proj")).missing_of_pair == (
+        "gate_proj",
+    )
     assert reach_of_lora(facts, ("q_proj", "down_proj")).missing_of_pair == ()
     old = reach_of_lora(facts, ("q_proj", "up_proj"), renames_lists=False)
     assert old.missing_of_pair == () and old.share("experts") == 0
@@ -89,7 +95,11 @@ def test_experts_are_linear_before_transformers_5() -> None:
     old, new = (
         experts_of_model_type("mixtral", has_fused_experts=fused) for fused in (False, True)
     )
-    assert old is not None and not old.fused and reach_of_lora(old, ("w1", "w2", "w3")).share("experts") == 1
+    assert (
+        old is not None
+        and not old.fused
+        and reach_of_lora(old, ("w1", "w2", "w3")).share("experts") == 1
+    )
     assert new is not None and new.fused
     assert experts_of_model_type("llama") is None
 
@@ -116,3 +126,10 @@ def test_the_types_of_the_field_are_measured() -> None:
         "olmoe", "granitemoe", "granitemoehybrid", "glm4_moe", "llama4_text", "nemotron_h", "ernie4_5_moe", "minimax_m2",
         "phimoe", "gemma4_text", "lfm2_moe", "hunyuan_v1_moe",
     }  # fmt: skip
+
+
+def test_the_page_holds_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "experts.md").read_text(encoding="utf-8")
+    assert "\n".join(lines_of_page_table()) in page
+    newest = load_measurements()[-1]
+    assert f"transformers {newest.transformers} and peft {newest.peft}" in page

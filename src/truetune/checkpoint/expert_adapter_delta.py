@@ -67,9 +67,7 @@ class ExpertFactors:
         return np.asarray(np.float32(self.scale) * (left[expert] @ right[expert]), np.float32)
 
 
-def find_expert_pairs(
-    parsed: list[AdapterTensor], config: Mapping[str, Any]
-) -> list[ExpertPair]:
+def find_expert_pairs(parsed: list[AdapterTensor], config: Mapping[str, Any]) -> list[ExpertPair]:
     """The pairs of factors on parameters of experts; empty without `target_parameters` in adapter_config.json."""
     if not config.get("target_parameters"):
         return []

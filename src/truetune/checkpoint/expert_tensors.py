@@ -39,7 +39,9 @@ class ExpertLayer:
     def stored_counts(self) -> set[int]:
         """How many experts the tensors are of."""
         counts = {len(self.numbers)} if self.numbers else set()
-        return counts | {tensor.shape[0] for tensor in self.whole.values() if len(tensor.shape) == 3}
+        return counts | {
+            tensor.shape[0] for tensor in self.whole.values() if len(tensor.shape) == 3
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,17 +39,12 @@ def kept_expert_copy_bytes(architecture: Architecture, settings: MemorySettings)
 def largest_expert_copy_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes of the copy of the experts of one layer."""
     return max(
-        (
-            expert_copy_bytes(block, architecture, settings)
-            for block in set(architecture.blocks)
-        ),
+        (expert_copy_bytes(block, architecture, settings) for block in set(architecture.blocks)),
         default=0.0,
     )
 
 
-def expert_copy_bytes(
-    block: Block, architecture: Architecture, settings: MemorySettings
-) -> float:
+def expert_copy_bytes(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes of the sum of the experts of a layer and their adapter; 0 where they have none."""
     return float(
         sum(

@@ -26,7 +26,12 @@ Part = Literal["experts", "router", "shared", "dense", "attention"]
 FIRST_PEFT_RENAMING_LISTS = "0.19.0"
 FIRST_PEFT_RENAMING_ALL_LINEAR = "0.20.0"
 """Before, `all-linear` and patterns meant linear layers alone, by peft's own code"""
-LAYER_PREFIXES = ("model.layers.0", "model.layers.7", "model.language_model.layers.7", "model.decoder.layers.7")
+LAYER_PREFIXES = (
+    "model.layers.0",
+    "model.layers.7",
+    "model.language_model.layers.7",
+    "model.decoder.layers.7",
+)
 """Before the name inside of a layer. Layer 7 beside 0: a pattern may leave out the first, or choose by digits"""
 FIRST_TRANSFORMERS_WITH_FUSED_EXPERTS = "5.0.0"
 
@@ -90,7 +95,9 @@ class Measurement:
 @cache
 def load_measurements() -> tuple[Measurement, ...]:
     """The measurements, from the oldest release of transformers on."""
-    raw = parse_json(files(__package__).joinpath("experts_of_model_types.json").read_bytes(), RESULT)
+    raw = parse_json(
+        files(__package__).joinpath("experts_of_model_types.json").read_bytes(), RESULT
+    )
     return tuple(_parse_measurement(one) for one in raw)
 
 
@@ -252,3 +259,46 @@ def _part_of_linear_layer(module: str) -> Part:
         return "shared"
     is_attention = any(word in module for word in ("attn", "attention", "mixer"))
     return "attention" if is_attention else "dense"
+
+
+NAMES_OF_TYPES: Mapping[str, str] = {
+    "deepseek_v2": "DeepSeek-V2", "deepseek_v3": "DeepSeek-V3, R1, Kimi K2, Moonlight", "dots1": "dots.llm1",
+    "ernie4_5_moe": "ERNIE 4.5", "gemma4_text": "Gemma 4 with experts", "glm4_moe": "GLM-4.5, 4.6", "gpt_oss": "gpt-oss",
+    "granitemoe": "Granite 3 MoE", "granitemoehybrid": "Granite 4.0 H", "hunyuan_v1_moe": "Hunyuan", "jamba": "Jamba",
+    "kimi_linear": "Kimi Linear", "lfm2_moe": "LFM2 with experts", "llama4_text": "Llama 4", "minimax_m2": "MiniMax-M2",
+    "mixtral": "Mixtral", "nemotron_h": "Nemotron 3 Nano", "olmoe": "OLMoE", "phimoe": "Phi-3.5-MoE",
+    "qwen2_moe": "Qwen1.5-MoE, Qwen2-57B", "qwen3_5_moe_text": "Qwen3.5 with experts", "qwen3_moe": "Qwen3 A3B, A22B",
+    "qwen3_next": "Qwen3-Next",
+}  # fmt: skip
+"""Published models of a type, for readers"""
+EXACT_PLANS: Mapping[str, str] = {
+    **dict.fromkeys(("deepseek_v3", "gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen3_moe"), "all, trained"),
+    **dict.fromkeys(("deepseek_v2", "qwen2_moe"), "all"),
+}  # fmt: skip
+"""Types whose parameters `truetune plan` counts exactly: all, and those that LoRA trains"""
+PARTS_ON_PAGE: tuple[Part, ...] = ("experts", "router", "shared", "dense")
+
+
+def lines_of_page_table() -> list[str]:
+    """The table of docs/experts.md: what LoRA reaches of each type, with the newest measured releases."""
+    newest = load_measurements()[-1]
+    lines = [
+        "| model type | models | all-linear | MLP names | w1 w2 w3 | exact plan |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for model_type in sorted(newest.types):
+        reach = newest.reach[model_type]
+        cells = [_reached_parts(reach[name]) for name in ("all-linear", "mlp names", "w1 w2 w3")]
+        models, plan = NAMES_OF_TYPES.get(model_type, ""), EXACT_PLANS.get(model_type, "")
+        lines.append(f"| {' | '.join((model_type, models, *cells, plan))} |")
+    return lines
+
+
+def _reached_parts(reach: Mapping[str, Any]) -> str:
+    """The parts of a model that an adapter is on, besides attention."""
+    if "refused" in reach:
+        return "peft stops"
+    parts = [
+        part if reach[part] == 1 else f"part of {part}" for part in PARTS_ON_PAGE if reach.get(part)
+    ]
+    return ", ".join(parts) or "none"

@@ -29,7 +29,11 @@ NO_TEXT_SHOWS = (
     "a fine-tuning by Megatron-LM takes over",
     "the learning rate of a Megatron-LM run falls",
     "a script sets a hyperparameter as a variable",
+    "the adapter leaves experts out that its targets are meant for",
+    "the run sets a factor for the balance of experts",
+    "a factor for the balance of experts is set",
     # These are seen in weights, batches or answers alone.
+    "the adapter's tensors on experts are not those",
     "the stack does not know a setting",
     "a setting is given twice",
     "a checkpoint of `truetune train`",

@@ -106,7 +106,9 @@ class AdapterDoesNotFitTheExperts(CheckpointRule):
     def _pairs(self) -> list[ExpertPair]:
         """The pairs of factors on experts."""
         checkpoint = self.subject
-        return find_expert_pairs(parse_adapter_tensors(checkpoint.tensors), checkpoint.adapter_config)
+        return find_expert_pairs(
+            parse_adapter_tensors(checkpoint.tensors), checkpoint.adapter_config
+        )
 
     def _finding_on_missing_pairs(
         self, names: list[str], pairs: list[ExpertPair]

@@ -157,7 +157,9 @@ class ExpertsDoNotFitConfig(CheckpointRule):
         ]
         blocks = {name.rpartition(".")[0] for name in self._experts.layers}
         routed = {
-            block for block in blocks if any(one.startswith(f"{block}.") for one in self._experts.routers)
+            block
+            for block in blocks
+            if any(one.startswith(f"{block}.") for one in self._experts.routers)
         }
         # Families that call their routers otherwise have none of these names in any layer.
         if routed:

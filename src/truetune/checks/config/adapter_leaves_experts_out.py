@@ -51,7 +51,6 @@ attention alone, and the settings say what is trained.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.experts_of_run_model import (
@@ -60,6 +59,7 @@ from truetune.checks.config.evidence.experts_of_run_model import (
     has_part,
     reach_of_adapter,
 )
+from truetune.checks.config.evidence.match_module_names_like_peft import names_that_pattern_fits
 from truetune.checks.config.evidence.reasons_setting_rules_lack_their_inputs import NO_LORA
 from truetune.checks.config.evidence.setting_places_and_known_keys import (
     is_config_of_python_program,
@@ -87,7 +87,18 @@ CHOSEN_BY_STACK = Unmet(
 )
 PREFIX_OF_KEYS = {"trl": "lora_", "axolotl": "lora_"}
 """Before the names of peft's settings, in files of these stacks"""
-WORD = re.compile(r"[A-Za-z]\w+")
+NAMES_IN_LAYERS = tuple(
+    f"model.layers.7.{module}.{name}"
+    for module in (
+        "mlp",
+        "mlp.experts",
+        "mlp.experts.0",
+        "block_sparse_moe.experts.0",
+        "feed_forward",
+    )
+    for name in sorted(MLP_NAMES)
+)
+"""What a pattern that is meant for MLPs fits"""
 NAMES_OF_PARTS: dict[Part, str] = {"shared": "shared experts", "dense": "dense layers"}
 
 
@@ -131,11 +142,11 @@ class AdapterLeavesExpertsOut(ConfigRule):
         return None if facts is None else reach_of_adapter(self.subject, facts)
 
     def _target_names(self) -> tuple[str, ...]:
-        """The names in target_modules, or in its pattern; none for `all-linear`."""
+        """The names in target_modules, or those of MLPs that its pattern fits; none for `all-linear`."""
         lora = self.subject.spec.training.lora
         targets = lora.target_modules if lora is not None else None
         if isinstance(targets, str):
-            return () if targets == "all-linear" else tuple(WORD.findall(targets))
+            return tuple(names_that_pattern_fits(targets, NAMES_IN_LAYERS) or ())
         return targets or ()
 
     def _names_mlp(self) -> bool:

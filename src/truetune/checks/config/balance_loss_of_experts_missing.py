@@ -104,7 +104,9 @@ class BalanceLossOfExpertsMissing(ConfigRule):
                 f"all weights of a mixture of experts are trained without the loss that balances them ({SWITCH} is off)",
                 f"set {SWITCH}: true in the model's config, for a long training",
                 severity="info",
-                cases=[Case(f"model_type: {facts.model_type}", file=self.subject.spec.model or None)],
+                cases=[
+                    Case(f"model_type: {facts.model_type}", file=self.subject.spec.model or None)
+                ],
             )
 
     def _factor(self) -> str | None:

@@ -111,10 +111,13 @@ class ExpertsAreUsedUnevenly(LogRule):
     def measurement_if_clean(self) -> str:
         """The levels of the curves at both ends."""
         ends = (
-            (name, *medians_of_both_ends(curve.value)) for name, (_, curve) in self._measured().items()
+            (name, *medians_of_both_ends(curve.value))
+            for name, (_, curve) in self._measured().items()
         )
         texts = [f"{name}: {first:.3g} to {last:.3g}" for name, first, last in ends]
-        texts += [f"{stem}: {len(curves)} experts" for stem, curves in self._shares_of_experts().items()]
+        texts += [
+            f"{stem}: {len(curves)} experts" for stem, curves in self._shares_of_experts().items()
+        ]
         return "; ".join(texts)
 
     def findings(self) -> Iterator[Finding]:

@@ -83,9 +83,7 @@ class BalanceLossAddedTwice(SourceRule):
         for node in _sums(module):
             summands = _summands(node)
             balanced = {owner for one in summands for owner in _owners(one, BALANCE)}
-            whole = {
-                owner for one in summands for owner in _outputs_of_loss(one, outputs_of_names)
-            }
+            whole = {owner for one in summands for owner in _outputs_of_loss(one, outputs_of_names)}
             if balanced & whole:
                 yield self.finding(
                     f"outputs.{LOSS} holds {BALANCE} already, times router_aux_loss_coef: here it is added again",

@@ -59,7 +59,9 @@ SIGNS_OF_TRAINING = ("Trainer(", ".backward(")
 def _factors(module: Module) -> Iterator[ast.AST]:
     """Places that set the factor above 0: an attribute, or an argument."""
     for node in module.nodes(ast.Assign):
-        is_factor = any(isinstance(one, ast.Attribute) and one.attr == FACTOR for one in node.targets)
+        is_factor = any(
+            isinstance(one, ast.Attribute) and one.attr == FACTOR for one in node.targets
+        )
         if is_factor and _is_above_zero(node.value):
             yield node
     for call in module.all_calls:
