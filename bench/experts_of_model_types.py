@@ -1,11 +1,11 @@
-"""`python -m bench.experts_of_model_types [TYPE...] [--write | --page]`: where the experts of models of transformers are, and what
-LoRA of peft reaches of them.
+"""`python -m bench.experts_of_model_types [TYPE...] [--write | --page]`: where the experts of models of transformers
+are, and what LoRA of peft reaches of them.
 
 A small model of each type is built on the meta device, which holds shapes and no numbers: once with four experts and
 once with eight. A parameter that grows with the number of experts is one of the experts, or of the router if it is as
 wide as the model. Then peft puts an adapter on it, for each of the lists that users write, and the modules and
-parameters that got one are counted. `truetune.trainers.experts_of_model_types` holds the outcome (`--write`), and makes the table of docs/experts.md of it
-(`--page`).
+parameters that got one are counted. `truetune.trainers.experts_of_model_types` holds the outcome (`--write`), and makes
+the table of docs/experts.md of it (`--page`).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def settings(folder: Path, model: str, lines: str, requirements: str = "") -> An
         ("qwen3", f"lora_target_modules: {MLP}", "", None),
         ("gpt_oss", "lora_target_modules: [q_proj]\nlora_target_parameters: [experts.down_proj]", "", None),
         ("gpt_oss", "lora_target_modules: [q_proj]\nlora_target_parameters: [3.mlp.experts.down_proj]", "", None),
-        ("gpt_oss", "lora_target_modules: [q_proj]\nlora_target_parameters: [experts.up_proj]", "", "matches no parameter"),
+        ("gpt_oss", "lora_target_modules: [q_proj]\nlora_target_parameters: [experts.up_proj]", "", "matches no"),
     ],
 )  # fmt: skip
 def test_what_an_adapter_leaves_out(
@@ -130,7 +130,11 @@ def test_balance_is_added_twice(code: str, is_found: bool) -> None:
     assert bool(messages(BalanceLossAddedTwice, parse_module(code, "train.py"))) is is_found
 
 
-COEFFICIENT = "from transformers import Trainer\nmodel.config.router_aux_loss_coef = {value}\nTrainer(model=model).train()\n"
+COEFFICIENT = """
+from transformers import Trainer
+model.config.router_aux_loss_coef = {value}
+Trainer(model=model).train()
+"""
 
 
 @pytest.mark.parametrize(

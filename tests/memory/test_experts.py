@@ -1,4 +1,4 @@
-"""Mixtures of experts in a plan: parameters, trained parameters and copies of experts are those of the real libraries."""
+"""Mixtures of experts in a plan: parameters, trained ones and copies of experts are those of the real libraries."""
 
 from __future__ import annotations
 

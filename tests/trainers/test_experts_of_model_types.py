@@ -1,4 +1,4 @@
-"""What LoRA reaches of mixtures of experts: truetune's matching of names against what peft did with each measured type."""
+"""What LoRA reaches of mixtures of experts: names are matched as peft matched them with each measured type."""
 
 from __future__ import annotations
 
@@ -88,19 +88,19 @@ def test_half_of_a_pair_is_named() -> None:
     )
     assert reach_of_lora(facts, ("q_proj", "down_proj")).missing_of_pair == ()
     old = reach_of_lora(facts, ("q_proj", "up_proj"), renames_lists=False)
-    assert old.missing_of_pair == () and old.share("experts") == 0
+    assert old.missing_of_pair == ()
+    assert old.share("experts") == 0
 
 
 def test_experts_are_linear_before_transformers_5() -> None:
     old, new = (
         experts_of_model_type("mixtral", has_fused_experts=fused) for fused in (False, True)
     )
-    assert (
-        old is not None
-        and not old.fused
-        and reach_of_lora(old, ("w1", "w2", "w3")).share("experts") == 1
-    )
-    assert new is not None and new.fused
+    assert old is not None
+    assert not old.fused
+    assert reach_of_lora(old, ("w1", "w2", "w3")).share("experts") == 1
+    assert new is not None
+    assert new.fused
     assert experts_of_model_type("llama") is None
 
 
@@ -123,8 +123,8 @@ def test_the_types_of_the_field_are_measured() -> None:
     measured: set[Any] = set(load_measurements()[-1].types)
     assert measured >= {
         "mixtral", "qwen2_moe", "qwen3_moe", "qwen3_next", "qwen3_5_moe_text", "deepseek_v2", "deepseek_v3", "gpt_oss",
-        "olmoe", "granitemoe", "granitemoehybrid", "glm4_moe", "llama4_text", "nemotron_h", "ernie4_5_moe", "minimax_m2",
-        "phimoe", "gemma4_text", "lfm2_moe", "hunyuan_v1_moe",
+        "olmoe", "granitemoe", "granitemoehybrid", "glm4_moe", "llama4_text", "nemotron_h", "ernie4_5_moe",
+        "minimax_m2", "phimoe", "gemma4_text", "lfm2_moe", "hunyuan_v1_moe",
     }  # fmt: skip
 
 

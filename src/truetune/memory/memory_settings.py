@@ -169,22 +169,24 @@ class MemorySettings:
     def _rank_on_experts(self, matrix: Matrix, facts: ExpertsOfModelType) -> int:
         """The rank of the adapter on the experts, or on the router, of a layer; 0 where there is none."""
         assert self.lora is not None, "else there is no adapter"
-        targets = self.lora.target_modules
-        names: str | tuple[str, ...] = targets or ()
-        if isinstance(targets, str) and targets != "all-linear":
-            names = tuple(re.findall(r"\w+", targets))
+        names = self._target_names()
         adapted = reach_of_lora(facts, names, self.lora.target_parameters).adapted
         parameters = facts.router if matrix.name == "router" else facts.experts
         last = matrix.name.rpartition(".")[2]
-        own = [name for name in parameters if last in ("router", *name.split("."))]
-        if not adapted & {*own}:
+        own = {name for name in parameters if last in ("router", *name.split("."))}
+        if not adapted & own:
             return 0
         # Two layers became one parameter: peft gives it both of their ranks.
-        sources = [name for name, parameter in facts.renamed_targets.items() if parameter == last]
-        is_named = targets == "all-linear" or any(
-            name.rpartition(".")[2] in sources for name in names
-        )
-        return self.lora.r * max(1, len(sources) * is_named)
+        sources = {name for name, parameter in facts.renamed_targets.items() if parameter == last}
+        lasts = sources if names == "all-linear" else {name.rpartition(".")[2] for name in names}
+        return self.lora.r * (len(sources) if sources & lasts else 1)
+
+    def _target_names(self) -> str | tuple[str, ...]:
+        """The names in the targets, with those of a pattern; `all-linear` as it is."""
+        targets = self.lora.target_modules if self.lora is not None else None
+        if targets is None or targets == "all-linear":
+            return targets or ()
+        return tuple(re.findall(r"\w+", targets)) if isinstance(targets, str) else targets
 
     def _is_target(self, matrix: Matrix, architecture: Architecture) -> bool:
         """Do the targets mean this matrix, by its name?"""

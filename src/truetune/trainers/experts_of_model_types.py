@@ -163,25 +163,21 @@ def reach_of_lora(
         renames_lists: is peft 0.19 or newer, which takes some names for parameters of the experts?
         renames_all_linear: is peft 0.20 or newer, which does so for `all-linear` too?
     """
-    is_all = targets == "all-linear"
-    renamed = facts.renamed_targets if (renames_all_linear if is_all else renames_lists) else {}
-    names = _names_without_head(facts, targets)
-    if is_all:
-        names = [*names, *renamed]
+    renames = renames_all_linear if targets == "all-linear" else renames_lists
+    renamed = facts.renamed_targets if renames else {}
+    names = _names_of_targets(facts, targets, renamed)
     taken = {name: renamed[last] for name in names if (last := name.rpartition(".")[2]) in renamed}
-    wanted = [*parameters, *taken.values()]
     modules = [name for name in names if name not in taken]
     adapted = {
-        parameter
-        for parameter in (*facts.experts, *facts.router)
-        if any(is_name_of(name, parameter) for name in wanted)
-    }
-    adapted |= {
-        f"{module}.weight"
-        for module in facts.linear
-        if any(is_name_of(name, module) for name in modules)
+        *_named_among((*facts.experts, *facts.router), [*parameters, *taken.values()]),
+        *(f"{module}.weight" for module in _named_among(facts.linear, modules)),
     }
     return LoraReach(frozenset(adapted), facts, _missing_of_pair(taken, renamed))
+
+
+def _named_among(places: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The parameters or layers that one of the names means."""
+    return [place for place in places if any(is_name_of(name, place) for name in names)]
 
 
 def last_names_of_linear_layers(facts: ExpertsOfModelType) -> list[str]:
@@ -209,11 +205,13 @@ def _former_names(facts: ExpertsOfModelType) -> Iterator[str]:
                 yield f"{container}.{former}"
 
 
-def _names_without_head(facts: ExpertsOfModelType, targets: str | Sequence[str]) -> list[str]:
-    """The names that the targets mean; for `all-linear`, all linear layers but those whose names peft takes away."""
-    if targets != "all-linear":
-        return [targets] if isinstance(targets, str) else list(targets)
-    return list(facts.linear)
+def _names_of_targets(
+    facts: ExpertsOfModelType, targets: str | Sequence[str], renamed: Mapping[str, str]
+) -> list[str]:
+    """The names that the targets mean; for `all-linear`, all linear layers and the names that peft adds to them."""
+    if targets == "all-linear":
+        return [*facts.linear, *renamed]
+    return [targets] if isinstance(targets, str) else list(targets)
 
 
 def is_name_of(name: str, inside: str) -> bool:
@@ -263,8 +261,9 @@ def _part_of_linear_layer(module: str) -> Part:
 
 NAMES_OF_TYPES: Mapping[str, str] = {
     "deepseek_v2": "DeepSeek-V2", "deepseek_v3": "DeepSeek-V3, R1, Kimi K2, Moonlight", "dots1": "dots.llm1",
-    "ernie4_5_moe": "ERNIE 4.5", "gemma4_text": "Gemma 4 with experts", "glm4_moe": "GLM-4.5, 4.6", "gpt_oss": "gpt-oss",
-    "granitemoe": "Granite 3 MoE", "granitemoehybrid": "Granite 4.0 H", "hunyuan_v1_moe": "Hunyuan", "jamba": "Jamba",
+    "ernie4_5_moe": "ERNIE 4.5", "gemma4_text": "Gemma 4 with experts", "glm4_moe": "GLM-4.5, 4.6",
+    "gpt_oss": "gpt-oss", "granitemoe": "Granite 3 MoE", "granitemoehybrid": "Granite 4.0 H",
+    "hunyuan_v1_moe": "Hunyuan", "jamba": "Jamba",
     "kimi_linear": "Kimi Linear", "lfm2_moe": "LFM2 with experts", "llama4_text": "Llama 4", "minimax_m2": "MiniMax-M2",
     "mixtral": "Mixtral", "nemotron_h": "Nemotron 3 Nano", "olmoe": "OLMoE", "phimoe": "Phi-3.5-MoE",
     "qwen2_moe": "Qwen1.5-MoE, Qwen2-57B", "qwen3_5_moe_text": "Qwen3.5 with experts", "qwen3_moe": "Qwen3 A3B, A22B",

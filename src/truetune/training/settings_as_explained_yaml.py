@@ -31,7 +31,8 @@ LAYOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     )),
     ("Training", (
         "training.method", "training.output_dir",
-        "training.lora.r", "training.lora.lora_alpha", "training.lora.target_modules", "training.lora.target_parameters",
+        "training.lora.r", "training.lora.lora_alpha", "training.lora.target_modules",
+        "training.lora.target_parameters",
         "training.lora.lora_dropout",
         "training.lora.use_dora", "training.lora.use_rslora", "training.lora.init_lora_weights",
         "training.lora.modules_to_save", "training.lora.trainable_token_indices", "training.adapter",

@@ -149,29 +149,32 @@ class ExpertsDoNotFitConfig(CheckpointRule):
 
     def _finding_on_single_tensors(self) -> Iterator[Finding]:
         """The finding on matrices that some experts of a layer lack, and on layers without a router."""
-        missing = [
-            f"{name}.{expert}.{rest}"
-            for name, layer in self._experts.layers.items()
-            for rest, tensors in layer.single.items()
-            for expert in sorted(layer.numbers - tensors.keys())
-        ]
+        missing = [*self._missing_matrices(), *self._missing_routers()]
+        if not missing:
+            return
+        more = f", and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+        yield self.finding(
+            f"tensors are missing: {missing[0]}{more}",
+            REMEDY,
+            cases=[Case(name) for name in missing],
+            count=len(missing),
+        )
+
+    def _missing_matrices(self) -> Iterator[str]:
+        """The matrices that some experts of a layer have and others lack."""
+        for name, layer in self._experts.layers.items():
+            for rest, tensors in layer.single.items():
+                lacking = sorted(layer.numbers - tensors.keys())
+                yield from (f"{name}.{expert}.{rest}" for expert in lacking)
+
+    def _missing_routers(self) -> Iterator[str]:
+        """The layers with experts and without a router, where other layers have one."""
         blocks = {name.rpartition(".")[0] for name in self._experts.layers}
-        routed = {
-            block
-            for block in blocks
-            if any(one.startswith(f"{block}.") for one in self._experts.routers)
-        }
+        routers = self._experts.routers
+        routed = {block for block in blocks if any(one.startswith(f"{block}.") for one in routers)}
         # Families that call their routers otherwise have none of these names in any layer.
         if routed:
-            missing += [f"the router of {block}" for block in sorted(blocks - routed)]
-        if missing:
-            yield self.finding(
-                f"tensors are missing: {missing[0]}"
-                + (f", and {len(missing) - 1:,} more" if len(missing) > 1 else ""),
-                REMEDY,
-                cases=[Case(one) for one in missing],
-                count=len(missing),
-            )
+            yield from (f"the router of {block}" for block in sorted(blocks - routed))
 
     def _finding_on_routers(self, setting: str, count: int) -> Iterator[Finding]:
         """The finding on routers with another number of rows than there are experts."""
@@ -193,7 +196,7 @@ class ExpertsDoNotFitConfig(CheckpointRule):
 
     def _finding_on_equal_experts(self) -> Iterator[Finding]:
         """The finding on experts that are copies of each other, in the first and in the last layer."""
-        # With a base, matrices-swapped-permuted-or-transposed compares each with the base's; packed numbers tell nothing.
+        # With a base, matrices-swapped-permuted-or-transposed compares each with it; packed numbers tell nothing.
         if self.subject.base is not None or self.subject.config.get("quantization_config"):
             return
         names = list(self._experts.layers)

@@ -39,7 +39,8 @@ config:
 Without the router fewer weights are trained. Where experts are to take over a new domain, training it may be meant.
 
 ## References
-- modelscope/ms-swift#5512, AgileRL/AgileRL#630, foundation-model-stack/fms-hf-tuning#545, PrimeIntellect-ai/prime-rl#1836
+- modelscope/ms-swift#5512, AgileRL/AgileRL#630, foundation-model-stack/fms-hf-tuning#545,
+  PrimeIntellect-ai/prime-rl#1836
 """
 
 from __future__ import annotations

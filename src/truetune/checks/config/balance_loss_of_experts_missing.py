@@ -101,7 +101,8 @@ class BalanceLossOfExpertsMissing(ConfigRule):
             )
         elif key is None and facts.balance_coefficient and self._is_balance_off():
             yield self.finding(
-                f"all weights of a mixture of experts are trained without the loss that balances them ({SWITCH} is off)",
+                "all weights of a mixture of experts are trained without the loss that balances them"
+                f" ({SWITCH} is off)",
                 f"set {SWITCH}: true in the model's config, for a long training",
                 severity="info",
                 cases=[

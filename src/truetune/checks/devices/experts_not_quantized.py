@@ -83,7 +83,7 @@ class ExpertsNotQuantized(DeviceRule):
         )
 
     def _has_fused_experts(self) -> bool:
-        """Does the run load experts as one tensor: by transformers 5, and without Unsloth, which quantizes them itself?"""
+        """Does the run load experts as one tensor: by transformers 5, without Unsloth, which quantizes them itself?"""
         is_old = self.config.pins.is_release_surely_before(
             "transformers", FIRST_TRANSFORMERS_WITH_FUSED_EXPERTS
         )

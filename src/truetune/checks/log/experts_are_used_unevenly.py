@@ -64,8 +64,12 @@ class LoadMeasure(NamedTuple):
 ABOUT_EXPERTS = r"(?=.*(?:expert|moe|rout(?:er|ing)|gate))"
 # Chosen, not measured: an expert with three times the mean load is usual where a domain is narrow, with four it is not.
 MEASURES = (
-    LoadMeasure(re.compile(r"max_?vio(?:lation)?", re.I), "higher", 3.0, "an expert gets {last:.3g} times more than its part"),
-    LoadMeasure(re.compile(rf"{ABOUT_EXPERTS}.*(?:dead|idle|unused|inactive)", re.I), "higher", 0.0, "experts get no token"),
+    LoadMeasure(
+        re.compile(r"max_?vio(?:lation)?", re.I), "higher", 3.0, "an expert gets {last:.3g} times more than its part"
+    ),
+    LoadMeasure(
+        re.compile(rf"{ABOUT_EXPERTS}.*(?:dead|idle|unused|inactive)", re.I), "higher", 0.0, "experts get no token"
+    ),
     LoadMeasure(
         re.compile(rf"{ABOUT_EXPERTS}.*max.*(?:load|share|frac|prob|usage|util|count|tokens)", re.I), "higher", 0.25,
         "one expert gets most of the tokens",
@@ -75,13 +79,14 @@ MEASURES = (
         "some experts get next to nothing",
     ),
     LoadMeasure(
-        re.compile(rf"{ABOUT_EXPERTS}.*(?:entropy|active_experts|experts_used|used_experts|num_active)", re.I), "lower", 0.0,
-        "tokens go to fewer and fewer experts",
+        re.compile(rf"{ABOUT_EXPERTS}.*(?:entropy|active_experts|experts_used|used_experts|num_active)", re.I),
+        "lower", 0.0, "tokens go to fewer and fewer experts",
     ),
 )  # fmt: skip
+LOAD_WORDS = r"(?:load|tokens?|count|share|frac\w*|usage|util\w*)"
 OF_ONE_EXPERT = re.compile(
-    r"^(?P<stem>.*(?:expert|moe).*?(?:load|tokens?|count|share|frac|usage|util).*?|.*(?:load|tokens?|count|usage).*?expert)"
-    r"[/_.\[-]?(?P<number>\d+)\]?$|^(?P<before>.*expert)[_.]?(?P<inner>\d+)[/_.](?P<after>load|tokens?|count|share|usage|frac\w*)$",
+    rf"^(?P<stem>[^\d]*(?:expert|moe)[^\d]*{LOAD_WORDS}[^\d]*|[^\d]*{LOAD_WORDS}[^\d]*expert)[/_.\[-]?(?P<number>\d+)\]?$"
+    rf"|^(?P<before>[^\d]*expert)[_.]?(?P<inner>\d+)[/_.](?P<after>{LOAD_WORDS})$",
     re.I,
 )
 """`tokens_per_expert/3`, `moe/expert_3_load`"""
@@ -93,7 +98,13 @@ MIN_EXPERTS = 4
 MAX_SHARE_OF_ONE = 0.5
 """Of the tokens, at the end, for one of several experts"""
 MIN_RISE_OF_SHARE = 0.2
-"""Of the largest share. Chosen, not measured: where one expert had most of the tokens from the start, it may be meant"""
+"""Of the largest share. Chosen, not measured: one expert that had most of the tokens from the start changed little"""
+MAX_NAME_CHARS = 120
+"""Longer names are no curves on experts; it bounds what the patterns cost"""
+REMEDY = (
+    "raise the factor of the balance (router_aux_loss_coef, moe_aux_loss_coeff), lower the learning rate, or freeze the"
+    " router"
+)
 
 
 class ExpertsAreUsedUnevenly(LogRule):
@@ -127,8 +138,7 @@ class ExpertsAreUsedUnevenly(LogRule):
             if _has_grown_worse(measure, curve, first, last):
                 yield self.finding(
                     f"{name} goes from {first:.3g} to {last:.3g}: {measure.meaning.format(last=last)}",
-                    "raise the factor of the balance (router_aux_loss_coef, moe_aux_loss_coeff), lower the learning"
-                    " rate, or freeze the router",
+                    REMEDY,
                     total=int(curve.step.size),
                     figure=draw_curves(name, {name: curve}),
                 )
@@ -150,8 +160,7 @@ class ExpertsAreUsedUnevenly(LogRule):
             name = list(curves)[int(last.argmax())]
             yield self.finding(
                 f"{name} gets {now:.0%} of the tokens of {len(curves)} experts at the end, after {before:.0%} at most",
-                "raise the factor of the balance (router_aux_loss_coef, moe_aux_loss_coeff), lower the learning rate, or"
-                " freeze the router",
+                REMEDY,
                 total=len(curves),
                 figure=draw_curves(stem, {name: curves[name]}),
             )
@@ -161,7 +170,8 @@ class ExpertsAreUsedUnevenly(LogRule):
         """The curves on the use of experts, each with what is bad of it."""
         measured = {}
         for name, curve in self.subject.curves.items():
-            if HELD_OUT_NAME.match(name) or "loss" in name.lower():
+            is_other = HELD_OUT_NAME.match(name) or "loss" in name.lower()
+            if is_other or len(name) > MAX_NAME_CHARS:
                 continue
             measure = next((one for one in MEASURES if one.name.search(name)), None)
             finite = curve.finite()
@@ -173,7 +183,7 @@ class ExpertsAreUsedUnevenly(LogRule):
         """The curves of single experts, by what their names have in common."""
         groups: dict[str, dict[str, Curve]] = {}
         for name, curve in self.subject.curves.items():
-            match = OF_ONE_EXPERT.match(name)
+            match = OF_ONE_EXPERT.match(name) if len(name) <= MAX_NAME_CHARS else None
             finite = curve.finite()
             if match is None or HELD_OUT_NAME.match(name) or finite.step.size < MIN_POINTS:
                 continue

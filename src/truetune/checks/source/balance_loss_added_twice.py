@@ -6,8 +6,8 @@ Looks for a sum of `outputs.loss` and `outputs.aux_loss` of the same outputs.
 ## Why it is bad
 Models of transformers add `router_aux_loss_coef` times the balance of the experts to `outputs.loss` themselves, where
 labels are given and router logits are returned; only then is there an `aux_loss`. Added again, it has more than the
-weight that was meant: with a factor of 0.02 beside the model's 0.001, twenty-one times. The experts are used evenly, and
-the answers get worse. Trainers of TRL add it by themselves too.
+weight that was meant: with a factor of 0.02 beside the model's 0.001, twenty-one times. The experts are used evenly,
+and the answers get worse. Trainers of TRL add it by themselves too.
 
 ## Example
 ```python

@@ -116,14 +116,21 @@ def _targets_as_peft_gets_them(
         names_them = config.stack in STACKS_NAMING_LINEAR_LAYERS
         return last_names_of_linear_layers(facts) if names_them else targets
     if isinstance(targets, str):
-        candidates = names_for_pattern(facts)
-        matched = names_that_pattern_fits(targets, candidates)
-        if matched is None:
-            return None
-        linear = {*facts.linear}
-        names = sorted({candidates[name] for name in matched})
-        return [name for name in names if renames_patterns or name in linear]
-    return None if any(PATTERN_SIGN.search(name.replace("*", "")) for name in targets) else targets
+        return _names_for_pattern(targets, facts, renames_patterns)
+    has_pattern = any(PATTERN_SIGN.search(name.replace("*", "")) for name in targets)
+    return None if has_pattern else targets
+
+
+def _names_for_pattern(
+    pattern: str, facts: ExpertsOfModelType, renames_patterns: bool
+) -> list[str] | None:
+    """The layers that a pattern fits, inside of a layer; None where it can't be tried."""
+    candidates = names_for_pattern(facts)
+    matched = names_that_pattern_fits(pattern, candidates)
+    if matched is None:
+        return None
+    names = sorted({candidates[name] for name in matched})
+    return [name for name in names if renames_patterns or name in facts.linear]
 
 
 def uses_unsloth(config: Config) -> bool:
