@@ -11,6 +11,7 @@ the table of docs/experts.md of it (`--page`).
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import re
 import sys
@@ -23,7 +24,6 @@ import peft
 import torch
 import transformers
 from packaging.version import Version
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from bench.packing_of_model_types import SIZES, SMALL
 from truetune.trainers.experts_of_model_types import lines_of_page_table
@@ -67,7 +67,8 @@ _EXTRA_SIZES: Mapping[str, Mapping[str, Any]] = {
 def candidate_types() -> list[str]:
     """The types whose default configuration has a number of experts, in the order of their names."""
     types = []
-    for model_type in sorted(CONFIG_MAPPING_NAMES):
+    auto: Any = importlib.import_module("transformers.models.auto.configuration_auto")
+    for model_type in sorted(auto.CONFIG_MAPPING_NAMES):
         try:
             defaults = transformers.AutoConfig.for_model(model_type)
         except Exception:  # some types have no defaults, or need a package that is not here
@@ -133,7 +134,7 @@ def measure_experts(model_type: str) -> dict[str, Any]:
 def _renamed_targets(model_type: str) -> dict[str, str]:
     """Names of target_modules that this release of peft takes for parameters of the experts or of the router."""
     try:
-        from peft.utils import transformers_weight_conversion as conversion
+        conversion: Any = importlib.import_module("peft.utils.transformers_weight_conversion")
     except ImportError:  # releases before 0.19 rename nothing
         return {}
     if conversion.get_checkpoint_conversion_mapping(model_type) is None:
@@ -213,7 +214,7 @@ def _reach(
     parameters: list[str] | None = None,
 ) -> dict[str, Any]:
     """What an adapter on these targets reaches: parts of the model, or why peft refuses."""
-    options = {} if parameters is None else {"target_parameters": parameters}
+    options: dict[str, Any] = {} if parameters is None else {"target_parameters": parameters}
     config = peft.LoraConfig(r=2, lora_alpha=2, target_modules=targets, **options)
     try:
         with warnings.catch_warnings():

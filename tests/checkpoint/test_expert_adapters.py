@@ -54,7 +54,7 @@ def merged_by_peft(case: Case, folder: Path) -> MovementManifest:
     lora = peft.LoraConfig(
         r=3, lora_alpha=6, target_modules=case.targets, init_lora_weights=False, **options
     )
-    adapted = peft.get_peft_model(model, lora)
+    adapted: Any = peft.get_peft_model(model, lora)
     adapted.save_pretrained(folder / "adapter")
     adapted.merge_and_unload().save_pretrained(folder / "merged")
     base = folder / "base"

@@ -231,8 +231,8 @@ def test_parts_of_a_mixture_are_missing(tmp_path: Path, dropped: str, expected: 
 def test_copies_of_one_expert_are_found_and_zeros_are_not(tmp_path: Path) -> None:
     tensors = mixtral(tmp_path / "m", 4)
     for name in tensors:
-        head, found, tail = name.partition(".experts.")
-        if found:
+        head, mark, tail = name.partition(".experts.")
+        if mark:
             tensors[name] = tensors[f"{head}.experts.0.{tail.partition('.')[2]}"]
     save_file(tensors, tmp_path / "m" / "model.safetensors")
     found = messages(ExpertsDoNotFitConfig, read_checkpoint(tmp_path / "m"))

@@ -57,7 +57,7 @@ def test_parameters_of_published_models_are_exact(name: str) -> None:
 def trained_by_peft(config: dict[str, Any], lora: dict[str, Any]) -> int:
     import peft
 
-    options = {
+    options: dict[str, Any] = {
         key: list(value) if isinstance(value, tuple) else value for key, value in lora.items()
     }
     model = peft.get_peft_model(
@@ -87,7 +87,7 @@ def test_trained_parameters_are_those_of_peft(name: str, lora: dict[str, Any]) -
     assert planned == trained_by_peft(config, lora)
 
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "model_type": "qwen3_moe", "torch_dtype": "float32", "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 3,
     "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 24,
     "moe_intermediate_size": 20, "num_experts": 8, "num_experts_per_tok": 2,
@@ -116,8 +116,8 @@ def test_kept_copies_of_experts_are_those_of_autograd(
 
     values = {**SMALL}
     config = transformers.AutoConfig.for_model(values.pop("model_type"), **values)
-    model = transformers.AutoModelForCausalLM.from_config(config).train()
-    model = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=list(targets)))
+    base: Any = transformers.AutoModelForCausalLM.from_config(config).train()
+    model: Any = peft.get_peft_model(base, peft.LoraConfig(r=2, target_modules=list(targets)))
     if checkpointing:
         model.base_model.model.gradient_checkpointing_enable()
         model.enable_input_require_grads()

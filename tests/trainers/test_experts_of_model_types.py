@@ -37,7 +37,9 @@ def is_new(measurement: Measurement) -> bool:
 def some_or_all(share: float | None) -> str | None:
     if share is None:
         return None
-    return {0: "none", 1: "all"}.get(share, "some")
+    if share in (0, 1):
+        return "all" if share else "none"
+    return "some"
 
 
 def expected_reach(facts: ExpertsOfModelType, name: str, new: bool) -> dict[str, str | None]:

@@ -72,7 +72,8 @@ def _factors(module: Module) -> Iterator[ast.AST]:
 
 def _is_above_zero(node: ast.expr) -> bool:
     """Is it a number above 0?"""
-    return isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value > 0
+    value = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
 
 
 class BalanceLossNeverComputed(SourceRule):
