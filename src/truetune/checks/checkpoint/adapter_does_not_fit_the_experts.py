@@ -12,6 +12,7 @@ and only the others are adapted. A pair for another number of experts does not l
 ```yaml
 adapter_config:
   peft_type: LORA
+  base_model_name_or_path: some/model
   r: 2
   lora_alpha: 4
   target_modules: []
@@ -25,6 +26,7 @@ tensors:
 ```yaml
 adapter_config:
   peft_type: LORA
+  base_model_name_or_path: some/model
   r: 2
   lora_alpha: 4
   target_modules: []

@@ -11,19 +11,21 @@ its scores sends a token to other experts. Published mixtures leave it in 16 bit
 ## Example
 ```yaml
 llama: 1
-config: {model_type: qwen3_moe, num_experts: 4, quantization_config: {quant_method: gptq, bits: 4}}
+config: {model_type: qwen3_moe, num_experts: 2, quantization_config: {quant_method: gptq, bits: 4}}
 tensors:
-  model.layers.0.mlp.gate.qweight: {shape: [4, 4]}
+  model.layers.0.mlp.gate.qweight: {shape: [4, 2]}
   model.layers.0.mlp.experts.0.up_proj.qweight: {shape: [4, 16]}
+  model.layers.0.mlp.experts.1.up_proj.qweight: {shape: [4, 16]}
 ```
 
 ## Use instead
 ```yaml
 llama: 1
-config: {model_type: qwen3_moe, num_experts: 4, quantization_config: {quant_method: gptq, bits: 4}}
+config: {model_type: qwen3_moe, num_experts: 2, quantization_config: {quant_method: gptq, bits: 4}}
 tensors:
-  model.layers.0.mlp.gate.weight: {shape: [4, 8]}
+  model.layers.0.mlp.gate.weight: {shape: [2, 8]}
   model.layers.0.mlp.experts.0.up_proj.qweight: {shape: [4, 16]}
+  model.layers.0.mlp.experts.1.up_proj.qweight: {shape: [4, 16]}
 ```
 
 ## Fix safety
@@ -77,7 +79,7 @@ class RouterIsQuantized(CheckpointRule):
         if not packed:
             return
         yield self.finding(
-            f"{len(packed):,} routers are quantized to {bits} bits: rounding sends tokens to other experts",
+            f"{len(packed):,} of {len(routers):,} routers are in {bits} bits: rounding sends tokens to other experts",
             "quantize again and leave the routers out (AWQ: modules_to_not_convert; GPTQModel: dynamic)",
             cases=[Case(name) for name in packed],
             count=len(packed),
