@@ -124,6 +124,8 @@ TWICE = "outputs = model(**inputs, output_router_logits=True)\nloss = outputs.lo
         (TWICE.format(line="loss = loss + other.aux_loss"), False),
         ("model.config.router_aux_loss_coef = 0.0\n" + TWICE.format(line="loss += outputs.aux_loss"), False),
         (TWICE.format(line="log(float(outputs.aux_loss))"), False),
+        # A model of its own code, whose loss is without the balance
+        ("outputs = model(ids, labels=ids)\nloss = outputs.loss + outputs.aux_loss\nloss.backward()\n", False),
     ],
 )  # fmt: skip
 def test_balance_is_added_twice(code: str, is_found: bool) -> None:

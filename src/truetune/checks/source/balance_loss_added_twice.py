@@ -1,7 +1,8 @@
 """The loss that balances experts is added to a loss that holds it already.
 
 ## What it does
-Looks for a sum of `outputs.loss` and `outputs.aux_loss` of the same outputs.
+Looks for a sum of `outputs.loss` and `outputs.aux_loss` of the same outputs, in files that set `output_router_logits`,
+as models of transformers need it. Other models may return a loss without the balance.
 
 ## Why it is bad
 Models of transformers add `router_aux_loss_coef` times the balance of the experts to `outputs.loss` themselves, where
@@ -55,6 +56,8 @@ from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_nod
 from truetune.source.parsed_source_file import Module
 
 LOSS, BALANCE = "loss", "aux_loss"
+SWITCH = "output_router_logits"
+"""By it a file says that its model is one of transformers that returns the balance"""
 ZERO_COEFFICIENT = re.compile(r"router_aux_loss_coef[\"']?\s*[=:]\s*0(?:\.0*)?(?![\d.])")
 """The model adds nothing then"""
 
@@ -75,7 +78,8 @@ class BalanceLossAddedTwice(SourceRule):
     def findings(self) -> Iterator[Finding]:
         """Findings on sums of a loss with a part that it holds."""
         module = self.subject
-        if f".{BALANCE}" not in module.text:
+        # Models of other code than transformers' may return a loss without the balance in it.
+        if f".{BALANCE}" not in module.text or not module.mentions(SWITCH):
             return
         if any(ZERO_COEFFICIENT.search(one.text) for one in module.self_and_files_run_together):
             return

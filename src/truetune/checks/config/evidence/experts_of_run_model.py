@@ -39,9 +39,18 @@ SETTINGS_OF_SHARED_EXPERTS = (
 )
 SETTINGS_OF_DENSE_LAYERS = ("first_k_dense_replace", "num_dense_layers", "mlp_only_layers")
 """0 or empty: there are none"""
+SETTINGS_OF_OTHER_CODE = (
+    "use_kt",
+    "kt_config",
+    "use_mca",
+    "expert_model_parallel_size",
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+)
+"""Settings of LLaMA-Factory with which KTransformers or Megatron runs the model"""
 STACKS_OF_PEFT = ("trl", "transformers", "axolotl", "llama-factory", "ms-swift", "truetune")
 """Stacks whose target_modules reach peft"""
-STACKS_NAMING_LINEAR_LAYERS = ("llama-factory", "ms-swift")
+STACKS_NAMING_LINEAR_LAYERS = ("axolotl", "llama-factory", "ms-swift")
 """Those that make a list of the names of linear layers of `all`, before peft sees it"""
 
 
@@ -56,7 +65,7 @@ def experts_of_run_model(config: Config) -> ExpertsOfModelType | None:
     """Where the model has its experts, with the releases that run; None where it has none, or was not measured."""
     values = config_of_run_model(config)
     model_type = values.get("model_type")
-    if not isinstance(model_type, str):
+    if not isinstance(model_type, str) or has_own_experts(config):
         return None
     is_old = config.pins.is_release_surely_before(
         "transformers", FIRST_TRANSFORMERS_WITH_FUSED_EXPERTS
@@ -131,6 +140,11 @@ def _names_for_pattern(
         return None
     names = sorted({candidates[name] for name in matched})
     return [name for name in names if renames_patterns or name in facts.linear]
+
+
+def has_own_experts(config: Config) -> bool:
+    """Does other code than that of transformers hold the experts: KTransformers, or Megatron?"""
+    return any(config.raw.get(key) for key in SETTINGS_OF_OTHER_CODE)
 
 
 def uses_unsloth(config: Config) -> bool:
