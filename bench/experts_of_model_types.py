@@ -221,7 +221,9 @@ def _reach(
             warnings.simplefilter("ignore")
             wrapped = peft.get_peft_model(make(), config)
     except Exception as error:  # whatever it is, the user's run ends with it
-        return {"refused": str(error).split("\n", 1)[0][:160]}
+        # A set is written in another order each time.
+        reason = re.sub(r"\{[^}]*\}", "...", str(error).split("\n", 1)[0])
+        return {"refused": reason}
     adapted = _adapted_parameters(wrapped)
     linear = {name for name in _linear_weights(make()) if name not in (*experts, *router)}
     inside = [name for name in linear if LAYER.search(name)]
@@ -269,17 +271,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("types", nargs="*")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--page", action="store_true")
-    given = parser.parse_args(arguments)
-    if given.page:
+    options = parser.parse_args(arguments)
+    if options.page:
         print("\n".join(lines_of_page_table()))
         return 0
     rows: dict[str, Any] = {}
-    for model_type in given.types or candidate_types():
+    for model_type in options.types or candidate_types():
         try:
             rows[model_type] = measure_experts(model_type)
         except ValueError as error:
             print(f"{str(error)[:150]}", file=sys.stderr, flush=True)
-    if given.write:
+    if options.write:
         write_measurement(rows)
     else:
         print(json.dumps(rows, indent=1, sort_keys=True))

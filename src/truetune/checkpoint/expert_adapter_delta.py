@@ -169,14 +169,16 @@ def _single_tensors_if_fitting(
     experts = 0
     while f"{module}.{experts}.{parts[0]}.weight" in base:
         experts += 1
-    found, first_row = [], 0
+    changed_tensors, first_row = [], 0
     for part in parts:
         tensors = [base.get(f"{module}.{expert}.{part}.weight") for expert in range(experts)]
         rows = next((tensor.shape[0] for tensor in tensors if tensor is not None), 0)
         for expert, tensor in enumerate(tensors):
             if tensor is None or len(tensor.shape) != 2 or tensor.shape[1] != pair.a.shape[1]:
                 return []
-            found.append(ExpertTensor(parameter, tensor, experts, expert, first_row, False))
+            changed_tensors.append(
+                ExpertTensor(parameter, tensor, experts, expert, first_row, False)
+            )
         first_row += rows
     fits = first_row == pair.b.shape[0] and pair.a.shape[0] % experts == 0
-    return found if fits else []
+    return changed_tensors if fits else []
