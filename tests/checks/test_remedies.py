@@ -53,7 +53,7 @@ PROSE = {
     "dataset-listed-twice-or-also-evaluated", "pad-set-to-stop-token", "dataset-not-in-dataset-info",
     "max-length-left-to-trl-default",
     "trained-adapter-not-used", "full-training-beyond-the-named-gpu", "rows-surely-cut",
-    "evaluation-labelled-otherwise",
+    "evaluation-labelled-otherwise", "adapter-trains-the-router",
 }  # fmt: skip
 """Their remedies name no value to write: the user decides which, or it stands in a part of the settings"""
 

@@ -742,6 +742,7 @@ OWN = {
     "probe.rollout_step": "files that the hook of a run wrote into its temporary folder",
     "rehearsal.rehearsed_run_without_script": WRITES,
     "settings.stacks.known_keys": WRITES,
+    "trainers.experts_of_model_types": WRITES,
     "training.save_checkpoints": WRITES,
     "generation.sampling_pass_files": WRITES,
     "viewing.token_rows_of_encoded_folder": WRITES,

@@ -5,14 +5,15 @@ W' = W + s B A with s = alpha / r, or alpha / sqrt(r) with rsLoRA (Hu et al. 202
 arXiv 2312.03732); DoRA scales each row of W' to a learned length (Liu et al. 2024, arXiv 2402.09353).
 
 The trade-off: peft is not asked, so that neither torch nor the model's memory is needed; parts of adapters whose effect
-is not computed here (`target_parameters`, DoRA on embeddings, other methods) are named, never guessed.
+is not computed here (`target_parameters` on other parameters than those of experts, DoRA on embeddings, other methods)
+are named, never guessed.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -31,6 +32,13 @@ from truetune.checkpoint.adapter_tensor_names import (
     parse_adapter_tensors,
 )
 from truetune.checkpoint.compare_tensor_samples import map_tensor_into_memory
+from truetune.checkpoint.expert_adapter_delta import (
+    ExpertFactors,
+    ExpertPair,
+    ExpertTensor,
+    find_expert_pairs,
+    tensors_changed_by_pair,
+)
 from truetune.checkpoint.find_input_embedding_and_output_head import HEAD_NAMES, find_embedding
 from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
@@ -97,6 +105,26 @@ class LowRankDelta(TensorDelta):
 
 
 @dataclass(frozen=True)
+class ExpertDelta(TensorDelta):
+    """The change of experts by one pair of factors on all experts of a layer."""
+
+    place: ExpertTensor
+    factors: ExpertFactors
+
+    def rows(self, start: int, stop: int, base: Floats) -> Floats:
+        """Rows `start` to `stop` of the tensor, which are whole experts where it holds all of them."""
+        if self.place.expert is None:
+            return np.stack([row + self._change(start + i) for i, row in enumerate(base)])
+        first = self.place.first_row
+        return base + self._change(self.place.expert)[first + start : first + stop]
+
+    def _change(self, expert: int) -> Floats:
+        """The change of one expert, as it is stored."""
+        change = self.factors.change_of_expert(expert)
+        return change.T if self.place.is_turned else change
+
+
+@dataclass(frozen=True)
 class ReplacedTensor(TensorDelta):
     """Another tensor in the place of the base's (`modules_to_save`, biases)."""
 
@@ -159,7 +187,11 @@ def _deltas_with_source_tensors(
 ) -> Iterator[tuple[TensorDelta, list[str]]]:
     """What an adapter makes of each tensor of the base, with the names of its own tensors that make it."""
     config = adapter.adapter_config
-    for module, parts in group_low_rank_tensors(adapter.tensors).items():
+    pairs = find_expert_pairs(parsed, config)
+    yield from _expert_deltas(pairs, config, start)
+    on_experts = {tensor.name for pair in pairs for tensor in (pair.a, pair.b)}
+    others = {name: tensor for name, tensor in adapter.tensors.items() if name not in on_experts}
+    for module, parts in group_low_rank_tensors(others).items():
         low_rank = _make_low_rank_delta(module, parts, config, start)
         if low_rank is not None:
             yield low_rank, [tensor.name for tensor in parts.values()]
@@ -170,6 +202,23 @@ def _deltas_with_source_tensors(
         rows = _make_row_delta(one, config, start)
         if rows is not None:
             yield rows, [one.tensor.name]
+
+
+def _expert_deltas(
+    pairs: list[ExpertPair], config: Mapping[str, Any], start: BaseTensorFinder
+) -> Iterator[tuple[TensorDelta, list[str]]]:
+    """What the pairs on parameters of experts make of the base's tensors; none where that can't be told."""
+    names = [name for name in config.get("target_parameters") or () if isinstance(name, str)]
+    for pair in pairs:
+        for place in tensors_changed_by_pair(pair, names, start.base or {}):
+            rank = pair.a.shape[0] // place.experts
+            scale = adapter_scale(config, f"{pair.module}.{place.parameter}", rank)
+            tensor = place.tensor
+            if scale is None or not _are_readable((pair.a, pair.b, tensor)):
+                continue
+            factors = ExpertFactors(pair, place.experts, scale)
+            delta = ExpertDelta(tensor.name, tensor, tensor.shape, place, factors)
+            yield delta, [pair.a.name, pair.b.name]
 
 
 def _list_replacements(adapter: Checkpoint) -> dict[str, StoredTensor]:
@@ -255,8 +304,7 @@ def _make_low_rank_delta(
 ) -> LowRankDelta | None:
     """The product that peft adds to a module's weight; None where its effect is not computed here."""
     names = next((pair for pair in FACTOR_NAMES if {*pair} <= parts.keys()), None)
-    # With target_parameters the factors belong to a parameter whose name is not in the file.
-    if names is None or config.get("target_parameters"):
+    if names is None:
         return None
     a, b = parts[names[0]], parts[names[1]]
     if not _are_low_rank_factors(a, b):
@@ -333,5 +381,9 @@ def _trained_token_ids(config: Mapping[str, Any], module: str) -> tuple[int, ...
 
 def _can_read_tensors(delta: TensorDelta) -> bool:
     """Are the tensors of a delta whole, and of a dtype that numpy reads?"""
-    tensors = [t for t in vars(delta).values() if isinstance(t, StoredTensor)]
+    return _are_readable(t for t in vars(delta).values() if isinstance(t, StoredTensor))
+
+
+def _are_readable(tensors: Iterable[StoredTensor]) -> bool:
+    """Are tensors whole, and of a dtype that numpy reads?"""
     return all(tensor.whole and tensor.dtype in NUMPY_TYPES for tensor in tensors)

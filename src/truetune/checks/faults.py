@@ -139,6 +139,7 @@ class Fault(Enum):
     WARMUP_WRONG = "The warm-up is too long, or never happens."
     SCHEDULE_LENGTH_OR_DIRECTION_WRONG = "The learning rate schedule has the wrong length or direction."
     ANOTHER_LEARNING_RATE_APPLIES = "The run uses another learning rate than the one that was set."
+    BALANCE_OF_EXPERTS_WRONG = "The experts of a mixture are used unevenly, or their balance enters the loss wrongly."
     LOSS_UNSTABLE = "The loss climbs, jumps or swings."
     LOSS_STAYS_HIGH = "The loss does not fall, or stops falling far too high."
     MODEL_BROKEN_BEFORE_TRAINING = "The model or its tokenizer was broken before the training."

@@ -93,6 +93,11 @@ MEMORY_SIZE = re.compile(
 GRADIENT_NORM = re.compile(
     rf"\b(?:grad(?:ient)?(?:[ _-]?norm)?|gnorm|gn)\b[ =:]{{1,4}}({NUMBER})(?![\w.])", re.I
 )
+BALANCE_LOSS = re.compile(
+    rf"\b(?P<name>(?:seq_|global_)?load_balancing_loss|aux_loss|z_loss)\b[ =:]{{1,4}}(?P<value>{NUMBER})(?![\w.])",
+    re.I,
+)
+"""`load_balancing_loss: 1.02E+00`: what Megatron prints of a mixture of experts beside the loss"""
 LOSS_SCALE = re.compile(
     rf"\b(?:(?:loss|grad|amp)[ _-]?)?scale\b[ =:]{{1,4}}({NUMBER})(?![\w.])", re.I
 )
@@ -575,6 +580,8 @@ def _other_figures_in_custom_loop_line(text: str, *, has_loss: bool) -> dict[str
         figures["learning_rate"] = rate[1]
     elif share is not None:
         figures["lrm"] = share[1]
+    if has_loss:
+        figures |= {part["name"]: part["value"] for part in BALANCE_LOSS.finditer(text)}
     norm = GRADIENT_NORM.search(text)
     if norm is not None and has_loss:
         figures["grad_norm"] = norm[1]

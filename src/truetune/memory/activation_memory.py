@@ -26,6 +26,35 @@ def kept_activation_bytes_per_token(architecture: Architecture, settings: Memory
     return inside + end_activation_bytes_per_token(architecture, settings)
 
 
+def kept_expert_copy_bytes(architecture: Architecture, settings: MemorySettings) -> float:
+    """Bytes of the copies of experts that are kept until the backward pass, where an adapter is on their parameters.
+
+    peft adds the adapter's change to all experts of a layer in each pass, and autograd keeps the sum.
+    """
+    if settings.checkpointing:
+        return 0.0
+    return sum(expert_copy_bytes(block, architecture, settings) for block in architecture.blocks)
+
+
+def largest_expert_copy_bytes(architecture: Architecture, settings: MemorySettings) -> float:
+    """Bytes of the copy of the experts of one layer."""
+    return max(
+        (expert_copy_bytes(block, architecture, settings) for block in set(architecture.blocks)),
+        default=0.0,
+    )
+
+
+def expert_copy_bytes(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
+    """Bytes of the sum of the experts of a layer and their adapter; 0 where they have none."""
+    return float(
+        sum(
+            settings.base * matrix.weight_parameter_count
+            for matrix in block.matrices
+            if matrix.copies > 1 and settings.has_adapter_on(matrix, architecture)
+        )
+    )
+
+
 def largest_block_bytes_per_token(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token that the largest block keeps while its backward pass runs."""
     return max(

@@ -119,11 +119,16 @@ def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Est
     # The head is the first to get its gradient, before any activation is freed.
     first_gradients = max(earlier_gradients, min(gradients, float(head)))
     activations = activation_memory.kept_activation_bytes_per_token(architecture, settings) * tokens
+    activations += activation_memory.kept_expert_copy_bytes(architecture, settings)
     block = activation_memory.largest_block_bytes_per_token(architecture, settings) * tokens
+    # The gradient of the sum of experts and adapter is as large as the sum.
+    expert_copy = activation_memory.largest_expert_copy_bytes(architecture, settings)
+    block += expert_copy
     working = activation_memory.working_gradient_bytes_per_token(architecture, settings) * tokens
     working += weight_gradient_optimizer_memory.largest_weight_bytes_when_dequantized(
         architecture, settings
     )
+    working += expert_copy
     cast = weight_gradient_optimizer_memory.autocast_copy_bytes(architecture, settings)
     # Checkpointing computes one block once more at a time, and casts its weights again then.
     recomputed = block if settings.checkpointing else 0.0

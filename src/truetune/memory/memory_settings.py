@@ -17,6 +17,11 @@ from truetune.memory.optimizer_state_bytes import OPTIMIZER_STATES
 from truetune.settings.config import Config, Stack
 from truetune.settings.run_spec import RunSpec
 from truetune.settings.training_settings import Lora, Method, Training
+from truetune.trainers.experts_of_model_types import (
+    ExpertsOfModelType,
+    experts_of_model_type,
+    reach_of_lora,
+)
 
 Head = Literal["full", "tiles", "liger", "none"]
 """How logits become a loss: all at once; TRL's tiles; Liger's chunks; there are none (a reward head)."""
@@ -144,7 +149,48 @@ class MemorySettings:
 
     def has_adapter_on(self, matrix: Matrix, architecture: Architecture) -> bool:
         """Is there an adapter on this matrix?"""
-        if self.lora is None or not matrix.linear:
+        return self.adapter_rank_on(matrix, architecture) > 0
+
+    def adapter_rank_on(self, matrix: Matrix, architecture: Architecture) -> int:
+        """The rank of the adapter on this matrix; 0 where there is none."""
+        if self.lora is None:
+            return 0
+        facts = experts_of_model_type(architecture.model_type)
+        if facts is None:
+            is_adapted = matrix.linear and self._is_target(matrix, architecture)
+            return self.lora.r if is_adapted else 0
+        if matrix.part == "experts":
+            return self._rank_on_experts(matrix, facts)
+        # peft takes these names for parameters of the experts, and no longer for linear layers.
+        is_taken = matrix.name in facts.renamed_targets and matrix.part == "mlp"
+        is_adapted = not is_taken and self._is_target(matrix, architecture)
+        return self.lora.r if is_adapted else 0
+
+    def _rank_on_experts(self, matrix: Matrix, facts: ExpertsOfModelType) -> int:
+        """The rank of the adapter on the experts, or on the router, of a layer; 0 where there is none."""
+        assert self.lora is not None, "else there is no adapter"
+        names = self._target_names()
+        adapted = reach_of_lora(facts, names, self.lora.target_parameters).adapted
+        parameters = facts.router if matrix.name == "router" else facts.experts
+        last = matrix.name.rpartition(".")[2]
+        own = {name for name in parameters if last in ("router", *name.split("."))}
+        if not adapted & own:
+            return 0
+        # Two layers became one parameter: peft gives it both of their ranks.
+        sources = {name for name, parameter in facts.renamed_targets.items() if parameter == last}
+        lasts = sources if names == "all-linear" else {name.rpartition(".")[2] for name in names}
+        return self.lora.r * (len(sources) if sources & lasts else 1)
+
+    def _target_names(self) -> str | tuple[str, ...]:
+        """The names in the targets, with those of a pattern; `all-linear` as it is."""
+        targets = self.lora.target_modules if self.lora is not None else None
+        if targets is None or targets == "all-linear":
+            return targets or ()
+        return tuple(re.findall(r"\w+", targets)) if isinstance(targets, str) else targets
+
+    def _is_target(self, matrix: Matrix, architecture: Architecture) -> bool:
+        """Do the targets mean this matrix, by its name?"""
+        if self.lora is None:
             return False
         targets = self.lora.target_modules
         if targets == "all-linear":

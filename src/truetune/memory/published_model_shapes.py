@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 
@@ -27,6 +28,8 @@ class ModelDimensions(NamedTuple):
     """Where it is not hidden / heads"""
     experts: tuple[int, int, int] | None = None
     """Number of experts, experts for each token, width of an expert"""
+    more: Mapping[str, int] = MappingProxyType({})
+    """Further fields of a family: shared experts, dense layers at the beginning, ranks of latent attention"""
 
 
 def _llama_shape(
@@ -83,6 +86,13 @@ QWEN2_0_5B = _qwen2_shape(896, 4864, 24, 14, 2, 151936, tied=True)
 QWEN2_14B = _qwen2_shape(5120, 13824, 48, 40, 8, 152064)
 QWEN2_32B = _qwen2_shape(5120, 27648, 64, 40, 8, 152064)
 QWEN2_72B = _qwen2_shape(8192, 29568, 80, 64, 8, 152064)
+DEEPSEEK_V3 = ModelDimensions(
+    "deepseek_v3", 7168, 18432, 61, 128, 128, 129280, experts=(256, 8, 2048),
+    more=MappingProxyType({
+        "n_shared_experts": 1, "first_k_dense_replace": 3, "q_lora_rank": 1536, "kv_lora_rank": 512,
+        "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
+    }),
+)  # fmt: skip
 SHAPES: Mapping[str, ModelDimensions] = {
     "llama-2-7b": _llama_shape(4096, 11008, 32, 32, 32, 32000),
     "llama-2-13b": _llama_shape(5120, 13824, 40, 40, 40, 32000),
@@ -110,6 +120,27 @@ SHAPES: Mapping[str, ModelDimensions] = {
     "mistral-small-24b": ModelDimensions("mistral", 5120, 32768, 40, 32, 8, 131072, head_dim=128),
     "mixtral-8x7b": ModelDimensions(
         "mixtral", 4096, 14336, 32, 32, 8, 32000, experts=(8, 2, 14336)
+    ),
+    "mixtral-8x22b": ModelDimensions(
+        "mixtral", 6144, 16384, 56, 48, 8, 32000, experts=(8, 2, 16384)
+    ),
+    "mixtral-8x22b-instruct": ModelDimensions(
+        "mixtral", 6144, 16384, 56, 48, 8, 32768, experts=(8, 2, 16384)
+    ),
+    "qwen3-30b-a3b": ModelDimensions(
+        "qwen3_moe", 2048, 6144, 48, 32, 4, 151936, head_dim=128, experts=(128, 8, 768)
+    ),
+    "qwen3-235b-a22b": ModelDimensions(
+        "qwen3_moe", 4096, 12288, 94, 64, 4, 151936, head_dim=128, experts=(128, 8, 1536)
+    ),
+    "deepseek-v3": DEEPSEEK_V3,
+    "deepseek-r1": DEEPSEEK_V3,
+    "olmoe-1b-7b": ModelDimensions("olmoe", 2048, 1024, 16, 16, 16, 50304, experts=(64, 8, 1024)),
+    "granite-3.0-1b-a400m": ModelDimensions(
+        "granitemoe", 1024, 512, 24, 16, 8, 49155, tied=True, experts=(32, 8, 512)
+    ),
+    "granite-3.0-3b-a800m": ModelDimensions(
+        "granitemoe", 1536, 512, 32, 24, 8, 49155, tied=True, experts=(40, 8, 512)
     ),
     "qwen2-0.5b": QWEN2_0_5B,
     "qwen2-1.5b": QWEN2_1_5B,
@@ -142,11 +173,14 @@ SHAPES: Mapping[str, ModelDimensions] = {
     "gpt-oss-20b": ModelDimensions(
         "gpt_oss", 2880, 2880, 24, 64, 8, 201088, head_dim=64, experts=(32, 4, 2880)
     ),
+    "gpt-oss-120b": ModelDimensions(
+        "gpt_oss", 2880, 2880, 36, 64, 8, 201088, head_dim=64, experts=(128, 4, 2880)
+    ),
 }
 """Name of the hub without its owner and what follows its size -> what its config.json says"""
 NAME_ADDITIONS = re.compile(r"(?:^meta-|\b(?:coder|math|instruct|chat|base|pt|it|hf)-)")
 """Parts of names that don't change the shape and may stand before the size"""
-OTHER_SHAPE = re.compile(r"(?:vl|omni|audio|vision|moe|multimodal|draft|eagle)\b")
+OTHER_SHAPE = re.compile(r"(?:vl|omni|audio|vision|(?<!ol)moe|multimodal|draft|eagle)\b")
 """Parts of names of models that have other matrices besides, or others instead"""
 
 
@@ -189,6 +223,7 @@ def _config_of_dimensions(shape: ModelDimensions) -> dict[str, Any]:
             "num_local_experts": count,
             "num_experts_per_tok": chosen,
             "moe_intermediate_size": width,
+            **shape.more,
         }
     # Without it, attention would be counted as SDPA.
     if shape.model_type == "gemma2":

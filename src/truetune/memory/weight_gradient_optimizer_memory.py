@@ -23,16 +23,20 @@ EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
 
 
 def count_adapter_parameters(architecture: Architecture, settings: MemorySettings) -> int:
-    """The number of parameters of the adapter: r (inputs + outputs) for each matrix, and a
-    magnitude for each output with DoRA.
+    """The number of parameters of the adapter: r (inputs + outputs) for each matrix, for each of its
+    copies, and a magnitude for each output with DoRA.
     """
     lora = settings.lora
     if lora is None:
         return 0
-    adapted = [m for m in architecture.matrices() if settings.has_adapter_on(m, architecture)]
     # Rows of the embedding that are trained by themselves.
-    rows = len(lora.trainable_token_indices) * architecture.hidden
-    return rows + sum(lora.r * (m.inputs + m.outputs) + m.outputs * lora.use_dora for m in adapted)
+    total = len(lora.trainable_token_indices) * architecture.hidden
+    for matrix in architecture.matrices():
+        rank = settings.adapter_rank_on(matrix, architecture)
+        if rank:
+            total += rank * matrix.copies * (matrix.inputs + matrix.outputs)
+            total += matrix.outputs * lora.use_dora
+    return total
 
 
 def count_saved_module_parameters(architecture: Architecture, settings: MemorySettings) -> int:

@@ -36,6 +36,8 @@ class Lora(_Part):
     """The share of an adapter's inputs that is set to 0 at random."""
     target_modules: tuple[str, ...] | str | None = None
     """Names or name endings, a pattern, or `all-linear`; None: peft's default (`truetune train`: all-linear)."""
+    target_parameters: tuple[str, ...] = ()
+    """Names or name endings of parameters that are no weight of a linear layer, as those of fused experts."""
     modules_to_save: tuple[str, ...] = ()
     """Modules that are trained and saved whole, beside the adapter."""
     trainable_token_indices: tuple[int, ...] = ()

@@ -31,7 +31,9 @@ LAYOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
     )),
     ("Training", (
         "training.method", "training.output_dir",
-        "training.lora.r", "training.lora.lora_alpha", "training.lora.target_modules", "training.lora.lora_dropout",
+        "training.lora.r", "training.lora.lora_alpha", "training.lora.target_modules",
+        "training.lora.target_parameters",
+        "training.lora.lora_dropout",
         "training.lora.use_dora", "training.lora.use_rslora", "training.lora.init_lora_weights",
         "training.lora.modules_to_save", "training.lora.trainable_token_indices", "training.adapter",
         "training.load_in", "training.dtype", "training.bf16", "training.fp16", "training.gradient_checkpointing",
@@ -75,6 +77,7 @@ EXAMPLES: dict[str, Any] = {
     "training.metric_for_best_model": "eval_loss", "training.greater_is_better": False, "watch.every": 50,
     "watch.parser": "json", "watch.stop_on": "error", "trainer": {"report_to": "tensorboard"}, "select": ["TOK"],
     "ignore": ["duplicate-rows"], "training.lora.modules_to_save": ["lm_head"],
+    "training.lora.target_parameters": ["mlp.experts.down_proj"],
     # The first id behind Llama 2's vocabulary: an example of the form, to be replaced.
     "training.lora.trainable_token_indices": [32000],
 }  # fmt: skip
@@ -112,6 +115,7 @@ SHORT_MEANINGS: Mapping[str, str] = {
     "training.lora.r": "Rank: what the adapter can hold",
     "training.lora.lora_alpha": "Updates are scaled by lora_alpha / r",
     "training.lora.target_modules": "all-linear, names, name endings, or a pattern",
+    "training.lora.target_parameters": "Parameters beside them, as those of fused experts",
     "training.dtype": "What the weights are loaded as: float32, bfloat16, or auto (their own)",
     "training.gradient_checkpointing": "A quarter more time, much less memory",
     "training.max_steps": "Wins over the epochs",

@@ -15,6 +15,7 @@ from truetune.source.parsed_source_file import parse_module
 
 RULES = all_rules("source")
 NO_PLACE = {
+    "balance-loss-added-twice": "the sum is gone",
     "prompt-grows-with-each-row": "a new list is made for each row",
     "words-read-as-missing": "the table is read with keep_default_na=False",
     "tokens-decoded-one-by-one": "a streamer decodes",

@@ -34,7 +34,11 @@ NO_TEXT_SHOWS = (
     "pictures of the rows are missing, are no pictures",
     "grey pictures of 16 bits turn white",
     "all rows have the same picture",
+    "the adapter leaves experts out that its targets are meant for",
+    "the run sets a factor for the balance of experts",
+    "a factor for the balance of experts is set",
     # These are seen in weights, batches or answers alone.
+    "the adapter's tensors on experts are not those",
     "the stack does not know a setting",
     "a setting is given twice",
     "a checkpoint of `truetune train`",

@@ -3,8 +3,8 @@
 ## What it does
 Compares the settings in config.json that change results without changing shapes with those of the base: rotary
 positions (theta, scaling, in the old and the new spelling), attention window, soft caps, scales, the norms' epsilon,
-the activation function. Where the matrices of attention have the base's shapes, the numbers of heads and their width
-are compared as well.
+the activation function, how many experts a token is given to. Where the matrices of attention have the base's shapes,
+the numbers of heads and their width are compared as well.
 
 ## Why it is bad
 Such a setting is not trained but copied: by a converter, a merge tool, or a run whose configuration overrode it. The
@@ -61,6 +61,14 @@ COMPARED_KEYS = (
     "embedding_multiplier",
     "residual_multiplier",
     "attention_multiplier",
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "moe_topk",
+    "moe_k",
+    "norm_topk_prob",
+    "routed_scaling_factor",
+    "n_group",
+    "topk_group",
 )
 """Compared where both name them: releases drop and rename others, which then have their default"""
 HEAD_KEYS = ("num_attention_heads", "num_key_value_heads", "head_dim")

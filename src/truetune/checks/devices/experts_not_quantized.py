@@ -5,8 +5,7 @@ If a mixture of experts is loaded in 4 or 8 bits, counts what bitsandbytes quant
 the experts of a layer are one three-dimensional tensor, not linear layers.
 
 ## Why it is bad
-There is no warning, and the model takes nearly its full size: QLoRA of a 30B mixture needs 60 GB instead of 17. LoRA on
-`all-linear` does not reach the experts either.
+There is no warning, and the model takes nearly its full size: QLoRA of a 30B mixture needs 60 GB instead of 17.
 
 ## Example
 ```yaml
@@ -36,13 +35,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.config.evidence.experts_of_run_model import uses_unsloth
 from truetune.checks.config.evidence.setting_places_and_known_keys import setting_case
 from truetune.checks.devices.read_architecture_and_row_count import find_local_architecture
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import GIB
+from truetune.memory.matrices_and_parameters_from_config import Architecture, parse_architecture
 from truetune.memory.memory_settings import flatten_stack_settings
+from truetune.memory.published_model_shapes import published_config
+from truetune.trainers.experts_of_model_types import FIRST_TRANSFORMERS_WITH_FUSED_EXPERTS
 
 FUSING_STACKS = ("truetune", "trl", "transformers", "axolotl")
 """Stacks on transformers 5, which fuses the experts of a layer into one tensor"""
@@ -56,14 +59,12 @@ class ExpertsNotQuantized(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        model, other = (
-            find_local_architecture(self.config),
-            flatten_stack_settings(self.training.other),
-        )
-        if model is None or self.training.load_in is None:
+        if self.training.load_in is None or not self._has_fused_experts():
             return
-        if self.config.stack not in FUSING_STACKS:
+        model = find_local_architecture(self.config) or self._published_architecture()
+        if model is None:
             return
+        other = flatten_stack_settings(self.training.other)
         # A matrix of which a layer has several copies is one of experts.
         expert_weights = sum(
             matrix.weight_parameter_count for matrix in model.matrices() if matrix.copies > 1
@@ -80,3 +81,15 @@ class ExpertsNotQuantized(DeviceRule):
             ),
             cases=[setting_case(self.config, self.training.load_in, "training.load_in")],
         )
+
+    def _has_fused_experts(self) -> bool:
+        """Does the run load experts as one tensor: by transformers 5, without Unsloth, which quantizes them itself?"""
+        is_old = self.config.pins.is_release_surely_before(
+            "transformers", FIRST_TRANSFORMERS_WITH_FUSED_EXPERTS
+        )
+        return self.config.stack in FUSING_STACKS and not is_old and not uses_unsloth(self.config)
+
+    def _published_architecture(self) -> Architecture | None:
+        """The architecture of the published model of this name; None where it is not known."""
+        config = published_config(self.config.spec.model or "")
+        return None if config is None else parse_architecture(config)

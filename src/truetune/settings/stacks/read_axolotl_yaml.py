@@ -43,7 +43,8 @@ FIELD_KEYS = {
 """Field of Training -> Axolotl's key, where the value is the same"""
 LORA_KEYS = {
     "r": "lora_r", "lora_alpha": "lora_alpha", "lora_dropout": "lora_dropout",
-    "modules_to_save": "lora_modules_to_save", "use_rslora": "peft_use_rslora", "use_dora": "peft_use_dora",
+    "target_parameters": "lora_target_parameters", "modules_to_save": "lora_modules_to_save",
+    "use_rslora": "peft_use_rslora", "use_dora": "peft_use_dora",
     "init_lora_weights": "peft_init_lora_weights",
 }  # fmt: skip
 ATTENTION_SWITCHES = {

@@ -206,9 +206,9 @@ def _read_lora(draft: ConfigDraft) -> None:
         "lora_dropout": draft.get("lora_dropout") or 0.05,
         "target_modules": targets,
     }
-    whole = draft.get("modules_to_save")
-    if whole is not None:
-        lora["modules_to_save"] = list_of_names(whole)
+    for name in ("modules_to_save", "target_parameters"):
+        if draft.get(name) is not None:
+            lora[name] = list_of_names(draft.get(name))
     draft.put("training.lora", lora, "lora_rank", "target_modules")
 
 

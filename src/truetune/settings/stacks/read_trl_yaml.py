@@ -203,11 +203,16 @@ def _read_lora(draft: ConfigDraft) -> None:
         ("lora_alpha", "lora_alpha"),
         ("lora_dropout", "lora_dropout"),
         ("target_modules", "lora_target_modules"),
+        ("target_parameters", "lora_target_parameters"),
         ("modules_to_save", "lora_modules_to_save"),
         ("use_rslora", "use_rslora"),
         ("use_dora", "use_dora"),
     ):
-        made = {"target_modules": _target_module_names, "modules_to_save": _listed_names}.get(field)
+        made = {
+            "target_modules": _target_module_names,
+            "target_parameters": _listed_names,
+            "modules_to_save": _listed_names,
+        }.get(field)
         draft.take(f"training.lora.{field}", key, made=made or (lambda value: value))
 
 

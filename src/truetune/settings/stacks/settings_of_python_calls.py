@@ -29,6 +29,7 @@ LORA_ARGUMENTS = (
     "lora_alpha",
     "lora_dropout",
     "target_modules",
+    "target_parameters",
     "modules_to_save",
     "trainable_token_indices",
     "use_rslora",

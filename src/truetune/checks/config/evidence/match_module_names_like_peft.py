@@ -105,15 +105,22 @@ def modules_matching_name(target: str, modules: Iterable[str]) -> list[str]:
 
 
 def count_pattern_matches(pattern: str, modules: Iterable[str]) -> int | None:
-    """How many modules a pattern fits as a whole; None where it looks ahead or back.
+    """How many modules a pattern fits as a whole; None where it looks ahead or back."""
+    matching = names_that_pattern_fits(pattern, modules)
+    return None if matching is None else len(matching)
+
+
+def names_that_pattern_fits(pattern: str, modules: Iterable[str]) -> list[str] | None:
+    """The modules that a pattern fits as a whole; None where it looks ahead or back.
 
     In linear time, whatever the pattern: Arrow's expressions are RE2's, which leave such patterns out.
     """
+    names = list(modules)
     try:
-        fits = pc.match_substring_regex(pa.array(list(modules), pa.string()), f"^(?:{pattern})$")
-        return int(sum(fits.to_pylist()))
+        fits = pc.match_substring_regex(pa.array(names, pa.string()), f"^(?:{pattern})$")
     except pa.ArrowException:
         return None
+    return [name for name, is_fit in zip(names, fits.to_pylist(), strict=True) if is_fit]
 
 
 def likely_module_name(target: str, known: Iterable[str]) -> str | None:
