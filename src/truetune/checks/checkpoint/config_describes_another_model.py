@@ -9,6 +9,7 @@ Compares config.json with the names and formats of the tensors. It fires if
 - `quantization_config` names a method, but the file has none of its scales, or the matrices are whole numbers or
   8-bit floats, and no `quantization_config` says how to read them;
 - quantize_config.json beside it gives another number of bits, size of groups or order than `quantization_config`;
+- the scales of 8-bit matrices are all one;
 - it describes a Gemma 2 whose soft caps are null (a warning).
 
 Model types whose layers are not known here are judged by the number of layers and the quantization alone.
@@ -42,7 +43,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from truetune.checkpoint.compare_tensor_samples import map_tensor_into_memory
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checkpoint.read_weight_files_and_faults import read_json_object
+from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import Stack, find_stacks
 from truetune.checks.checkpoint.read_text_part_of_model_config import (
     first_positive_text_model_setting,
@@ -111,6 +115,10 @@ NAMES_IN_QUANTIZATION_FILES = (
     ("zero_point", "zero_point"),
 )
 """A setting's name in config.json, and in the other file; each decides what number the stored bits are"""
+SCALES_OF_WEIGHTS = (".weight_scale_inv", ".weight_scale")
+"""Ends of the names of what matrices of 8 bits are multiplied with"""
+MIN_SCALES = 4
+"""Chosen: a few may be one by chance"""
 CAPS_OF_GEMMA2 = ("attn_logit_softcapping", "final_logit_softcapping")
 SHOWN_NAMES = 4
 
@@ -149,6 +157,7 @@ class ConfigDescribesAnotherModel(CheckpointRule):
             return
         yield from self._finding_on_quantization()
         yield from self._finding_on_second_quantization_file()
+        yield from self._finding_on_scales_of_one()
         yield from self._finding_on_caps_of_gemma2()
         if checkpoint.config.get("quantization_config"):
             return
@@ -249,6 +258,24 @@ class ConfigDescribesAnotherModel(CheckpointRule):
                 count=len(different),
             )
 
+    def _finding_on_scales_of_one(self) -> Iterator[Finding]:
+        """The finding on 8-bit matrices whose scales are all one: they were never filled in."""
+        scales = [
+            tensor
+            for name, tensor in self.subject.tensors.items()
+            if name.endswith(SCALES_OF_WEIGHTS) and tensor.whole and tensor.dtype in NUMPY_TYPES
+        ]
+        if len(scales) < MIN_SCALES or not all(_is_one_throughout(tensor) for tensor in scales):
+            return
+        yield self.finding(
+            f"all {len(scales):,} scales of quantized matrices are exactly one: they were not computed, and the"
+            " matrices are read at a wrong size",
+            "quantize the weights again; the scales of a matrix are its largest value over the largest of the format",
+            cases=[Case(tensor.name) for tensor in scales],
+            count=len(scales),
+            total=len(scales),
+        )
+
     def _finding_on_caps_of_gemma2(self) -> Iterator[Finding]:
         """The finding on a Gemma 2 that is computed without its soft caps."""
         config = self.subject.config
@@ -287,6 +314,11 @@ class ConfigDescribesAnotherModel(CheckpointRule):
             count=len(quantized),
             total=len(tensors),
         )
+
+
+def _is_one_throughout(tensor: StoredTensor) -> bool:
+    """Is each value of a tensor exactly one?"""
+    return bool((to_float32(map_tensor_into_memory(tensor), tensor.dtype) == 1).all())
 
 
 def _judged_tensors(stack: Stack) -> set[str]:
