@@ -201,7 +201,7 @@ class SavedFolderUnlikeItsTraining(CheckpointRule):
             own, of_source = _read_template(self.subject), _read_template(source)
             if own and of_source and own.strip() != of_source.strip():
                 yield self.finding(
-                    f"the weights are those of {source.folder.name}, but the chat template is another one than there:"
+                    f"the weights are those of {source.folder.name}, but the chat template is not the one there:"
                     " prompts differ from those of the training",
                     f"copy the chat template of {source.folder.name}, unless another one is meant",
                     cases=[Case("", file="chat_template.jinja")],
