@@ -158,6 +158,7 @@ class ConfigDescribesAnotherModel(CheckpointRule):
         yield from self._finding_on_quantization()
         yield from self._finding_on_second_quantization_file()
         yield from self._finding_on_scales_of_one()
+        yield from self._finding_on_other_groups()
         yield from self._finding_on_caps_of_gemma2()
         if checkpoint.config.get("quantization_config"):
             return
@@ -255,6 +256,33 @@ class ConfigDescribesAnotherModel(CheckpointRule):
                 " and unpack the same bits to other numbers",
                 f"keep what the program that quantized the weights wrote ({file}), in both files",
                 cases=[Case(text, file="config.json") for text in different],
+                count=len(different),
+            )
+
+    def _finding_on_other_groups(self) -> Iterator[Finding]:
+        """The finding on scales of GPTQ or AWQ whose number does not fit the size of the groups in config.json."""
+        quantization = self.subject.config.get("quantization_config")
+        values = quantization if isinstance(quantization, dict) else {}
+        method, bits, size = (values.get(key) for key in ("quant_method", "bits", "group_size"))
+        is_known = method in ("gptq", "awq") and type(bits) is int and bits in (2, 4, 8)
+        if not is_known or type(size) is not int or size < 1:
+            return
+        assert isinstance(bits, int)
+        rows_of_word = 32 // bits if method == "gptq" else 1
+        different = []
+        for name, tensor in self.subject.tensors.items():
+            scales = self.subject.tensors.get(f"{name.removesuffix('.qweight')}.scales")
+            if not name.endswith(".qweight") or scales is None or len(tensor.shape) != 2:
+                continue
+            rows = tensor.shape[0] * rows_of_word
+            if scales.shape[0] != -(-rows // size):
+                different.append((name, rows // max(1, scales.shape[0])))
+        if different:
+            yield self.finding(
+                f"config.json says group_size {size}, but {different[0][0]} has scales for groups of {different[0][1]}:"
+                " the stored numbers are multiplied with the scales of other groups",
+                f'set "group_size": {different[0][1]} in quantization_config, as the weights were quantized',
+                cases=[Case(f"{name}: groups of {group}") for name, group in different],
                 count=len(different),
             )
 

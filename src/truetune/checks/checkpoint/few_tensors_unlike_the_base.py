@@ -4,7 +4,8 @@
 Compares samples of all tensors with the base's. It fires if most are close to it (a cosine of 0.9 and more) and some
 matrices or norms are not (below 0.3), or are far larger or smaller (1.6 or 0.4 times). It also fires if norms are the
 base's plus or minus one: some models (Gemma) store a norm's weight minus one, and a conversion forgot it. If all
-tensors, norms included, are the base's times one number, weights were added up that do not sum to one. It leaves
+tensors, norms included, are the base's times one number, weights were added up that do not sum to one. Norms or
+biases that are one number throughout were filled in on loading. It leaves
 out biases, tensors that are zero in the base, output heads (an adapter may bring its own), all matrices of some kinds
 (an adapter was merged into them), and matrices that have the base's values in another place
 (`matrices-swapped-permuted-or-transposed`).
@@ -43,8 +44,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from truetune.checkpoint.compare_tensor_samples import SampledChange
+from truetune.checkpoint.compare_tensor_samples import SampledChange, sample_values
 from truetune.checkpoint.find_input_embedding_and_output_head import HEAD_NAMES
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import are_adapter_targets
 from truetune.checks.checkpoint.matrices_swapped_permuted_or_transposed import (
     MatricesSwappedPermutedOrTransposed,
@@ -87,6 +89,8 @@ MAX_SPREAD_OF_FACTORS = 0.02
 MIN_COSINE_OF_SCALED = 0.97
 """Below, the share of the base is no factor of the whole tensor"""
 MIN_TENSORS_OF_MODEL = 8
+MIN_INITIAL_TENSORS = 2
+"""Norms or biases. Chosen: a single one may be set on purpose"""
 
 
 class FewTensorsUnlikeTheBase(CheckpointRule):
@@ -131,6 +135,7 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
         shifted = self._shifted_norms()
         if shifted:
             yield self._finding_on_shifted_norms(shifted)
+        yield from self._finding_on_initial_values()
         changes = {
             name: change
             for name, change in self._comparable_changes().items()
@@ -160,6 +165,33 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
             cases=[Case(f"{name}: {_describe(change)}") for name, change in foreign.items()],
             count=len(foreign),
             total=len(changes),
+        )
+
+    def _finding_on_initial_values(self) -> Iterator[Finding]:
+        """The finding on norms and biases that are one number throughout, as a new model's are, and the base's not."""
+        base = self.subject.base
+        if base is None:
+            return
+        names = [
+            name
+            for name, change in self.subject.sampled_changes_from_base.items()
+            if change.seen >= MIN_VALUES
+            and change.seen != change.same
+            and _is_norm_or_bias(name)
+            and _is_constant(self.subject.tensors[name])
+            and not _is_constant(base.tensors[name])
+        ]
+        if len(names) < MIN_INITIAL_TENSORS:
+            return
+        value = float(sample_values(self.subject.tensors[names[0]])[0])
+        yield self.finding(
+            f"{len(names):,} norms or biases are {value:g} throughout, as in a new model, and the base's are not:"
+            f" {names[0]}",
+            "take them from the base or the training's checkpoint: a loader or converter did not find them, and filled"
+            " them in",
+            cases=[Case(name) for name in names],
+            count=len(names),
+            total=len(self.subject.sampled_changes_from_base),
         )
 
     def _finding_on_scaled_model(self, factor: float, count: int) -> Finding:
@@ -212,6 +244,17 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
             and change.seen >= MIN_VALUES
             and not (change.cosine == change.along_base == 0)
         }
+
+
+def _is_norm_or_bias(name: str) -> bool:
+    """Is a tensor one that a new model fills with ones or zeros?"""
+    return name.endswith("bias") or any(part in name.lower() for part in NORM_NAMES)
+
+
+def _is_constant(tensor: StoredTensor) -> bool:
+    """Are all sampled values of a tensor the same?"""
+    values = sample_values(tensor)
+    return bool((values == values[0]).all())
 
 
 def _factor_of_all(changes: Mapping[str, SampledChange]) -> float | None:

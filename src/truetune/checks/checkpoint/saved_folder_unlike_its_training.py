@@ -7,7 +7,7 @@ fires if
 - its weight files are equal to those of two different checkpoints;
 - a quarter or less of what the last checkpoint changed in the base is in it (an average that has barely moved);
 - its weights came from a folder whose chat template, or ids of added tokens, are other ones;
-- an adapter's rank, alpha or scaling differ from those of its checkpoints.
+- an adapter's rank, alpha or scaling differ from those of its checkpoints, or it lacks some of their tensors.
 
 ## Why it is bad
 The model that is given away is not the one that was trained and tested: half of it is older, it is nearly the base, it
@@ -99,7 +99,8 @@ class SavedFolderUnlikeItsTraining(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         if self.subject.kind == "adapter":
-            yield from self._finding_on_other_scaling()
+            scaled = list(self._finding_on_other_scaling())
+            yield from scaled or self._finding_on_missing_modules()
             return
         mixed = list(self._finding_on_mixed_checkpoints())
         yield from mixed or self._finding_on_small_part()
@@ -142,6 +143,22 @@ class SavedFolderUnlikeItsTraining(CheckpointRule):
                     count=len(different),
                 )
                 return
+
+    def _finding_on_missing_modules(self) -> Iterator[Finding]:
+        """The finding on an adapter that lacks tensors of its training's last checkpoint."""
+        if not self._checkpoints:
+            return
+        last = self._checkpoints[-1]
+        missing = [name for name in last.tensors if name not in self.subject.tensors]
+        if missing and _is_of_same_training(self.subject, last):
+            yield self.finding(
+                f"{len(missing):,} of {len(last.tensors):,} tensors of {last.folder.name} are not in this adapter,"
+                f" which is of the same training: {missing[0]}",
+                f"copy the adapter of {last.folder.name}, or save it again with save_pretrained of the trained model",
+                cases=[Case(name) for name in missing],
+                count=len(missing),
+                total=len(last.tensors),
+            )
 
     def _finding_on_mixed_checkpoints(self) -> Iterator[Finding]:
         """The finding on weight files that are those of two checkpoints."""
