@@ -74,7 +74,7 @@ def test_files_of_two_checkpoints(tmp_path: Path, steps: tuple[int, int]) -> Non
     folder = export(tmp_path, weights[300])
     (folder / FILE).unlink()
     names = sorted(weights[300])
-    table = {}
+    table: dict[str, str] = {}
     for number, (step, part) in enumerate(zip(steps, (names[:9], names[9:]), strict=True), 1):
         file = f"model-{number:05}-of-00002.safetensors"
         save_file({name: weights[step][name] for name in part}, folder / file)
