@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ tensors:
   model.layers.0.self_attn.q_proj.scales: {{shape: [2, 16]}}
 """
 FILE = "files: {quantize_config.json: "
-CASES: tuple[tuple[type[Rule[object]], str, str], ...] = (
+CASES: tuple[tuple[type[Rule[Any]], str, str], ...] = (
     (ModelSettingsDifferFromBase, f"{WINDOW}}}\n{OFF}", "sliding_window"),
     (ModelSettingsDifferFromBase, f"{WINDOW}, use_sliding_window: false}}\n{OFF}", ""),
     (LoraTargetsHalfMatched, f"{PATTERN} {{alpha_pattern: {{attention.wq: 64}}}}", "attention.wq"),
@@ -43,7 +44,7 @@ CASES: tuple[tuple[type[Rule[object]], str, str], ...] = (
 
 
 @pytest.mark.parametrize(("rule", "text", "says"), CASES)
-def test_facts(rule: type[Rule[object]], text: str, says: str, tmp_path: Path) -> None:
+def test_facts(rule: type[Rule[Any]], text: str, says: str, tmp_path: Path) -> None:
     found = [finding.message for finding in findings(rule, text, tmp_path)]
     if says:
         assert any(says in message for message in found)
