@@ -30,6 +30,8 @@ NO_TEXT_SHOWS = (
     "the learning rate of a Megatron-LM run falls",
     "a script sets a hyperparameter as a variable",
     # These are seen in weights, batches or answers alone.
+    "the tokenizer is not the one that this model was published with",
+    "the saved model or adapter is not what the training beside it wrote",
     "the stack does not know a setting",
     "a setting is given twice",
     "a checkpoint of `truetune train`",
