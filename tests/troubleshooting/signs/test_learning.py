@@ -39,6 +39,8 @@ NO_TEXT_SHOWS = (
     "a factor for the balance of experts is set",
     # These are seen in weights, batches or answers alone.
     "the adapter's tensors on experts are not those",
+    "the tokenizer is not the one that this model was published with",
+    "the saved model or adapter is not what the training beside it wrote",
     "the stack does not know a setting",
     "a setting is given twice",
     "a checkpoint of `truetune train`",

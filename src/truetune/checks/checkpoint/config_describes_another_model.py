@@ -7,7 +7,10 @@ Compares config.json with the names and formats of the tensors. It fires if
 - the layers have tensors that a model of this `model_type` does not read (biases of Qwen2 under `llama`, norms of
   queries and keys under `qwen2`), or lack some that it has;
 - `quantization_config` names a method, but the file has none of its scales, or the matrices are whole numbers or
-  8-bit floats, and no `quantization_config` says how to read them.
+  8-bit floats, and no `quantization_config` says how to read them;
+- quantize_config.json beside it gives another number of bits, size of groups or order than `quantization_config`;
+- the scales of 8-bit matrices are all one;
+- it describes a Gemma 2 whose soft caps are null (a warning).
 
 Model types whose layers are not known here are judged by the number of layers and the quantization alone.
 
@@ -40,6 +43,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from truetune.checkpoint.compare_tensor_samples import map_tensor_into_memory
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
+from truetune.checkpoint.read_weight_files_and_faults import read_json_object
+from truetune.checkpoint.summarise_floats_by_bits import NUMPY_TYPES, to_float32
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import Stack, find_stacks
 from truetune.checks.checkpoint.read_text_part_of_model_config import (
     first_positive_text_model_setting,
@@ -96,6 +103,23 @@ MARKS_OF_QUANTIZED_TENSORS = {
 """Method -> parts of the names of what it stores beside or for each matrix"""
 QUANTIZED_DTYPES = ("I8", "U8", "I32", "F8_E4M3", "F8_E5M2")
 SCALES = ("scale", "absmax", "SCB", "zero", "qzeros", "amax")
+QUANTIZATION_FILES = ("quantize_config.json", "quant_config.json")
+"""What AutoGPTQ, GPTQModel and AutoAWQ write beside config.json, and some engines read"""
+NAMES_IN_QUANTIZATION_FILES = (
+    ("bits", "bits"),
+    ("bits", "w_bit"),
+    ("group_size", "group_size"),
+    ("group_size", "q_group_size"),
+    ("desc_act", "desc_act"),
+    ("sym", "sym"),
+    ("zero_point", "zero_point"),
+)
+"""A setting's name in config.json, and in the other file; each decides what number the stored bits are"""
+SCALES_OF_WEIGHTS = (".weight_scale_inv", ".weight_scale")
+"""Ends of the names of what matrices of 8 bits are multiplied with"""
+MIN_SCALES = 4
+"""Chosen: a few may be one by chance"""
+CAPS_OF_GEMMA2 = ("attn_logit_softcapping", "final_logit_softcapping")
 SHOWN_NAMES = 4
 
 
@@ -132,6 +156,10 @@ class ConfigDescribesAnotherModel(CheckpointRule):
         if any(WRAPPER_MARKS.search(name) for name in checkpoint.tensors):
             return
         yield from self._finding_on_quantization()
+        yield from self._finding_on_second_quantization_file()
+        yield from self._finding_on_scales_of_one()
+        yield from self._finding_on_other_groups()
+        yield from self._finding_on_caps_of_gemma2()
         if checkpoint.config.get("quantization_config"):
             return
         stack = self._decoder_stack()
@@ -210,6 +238,88 @@ class ConfigDescribesAnotherModel(CheckpointRule):
             evidence=[f"no tensor has {' or '.join(marks)} in its name"],
         )
 
+    def _finding_on_second_quantization_file(self) -> Iterator[Finding]:
+        """The finding on a file of the quantizing program that contradicts config.json."""
+        quantization = self.subject.config.get("quantization_config")
+        file = next((name for name in QUANTIZATION_FILES if self.subject.has_file(name)), None)
+        if not isinstance(quantization, dict) or file is None:
+            return
+        other = read_json_object(self.subject.folder / file, []) or {}
+        different = [
+            f"{own} is {quantization[own]} in config.json but {other[name]} in {file}"
+            for own, name in NAMES_IN_QUANTIZATION_FILES
+            if own in quantization and name in other and quantization[own] != other[name]
+        ]
+        if different:
+            yield self.finding(
+                f"two files say differently how the weights were quantized: {different[0]}; loaders read one,"
+                " and unpack the same bits to other numbers",
+                f"keep what the program that quantized the weights wrote ({file}), in both files",
+                cases=[Case(text, file="config.json") for text in different],
+                count=len(different),
+            )
+
+    def _finding_on_other_groups(self) -> Iterator[Finding]:
+        """The finding on scales of GPTQ or AWQ whose number does not fit the size of the groups in config.json."""
+        quantization = self.subject.config.get("quantization_config")
+        values = quantization if isinstance(quantization, dict) else {}
+        method, bits, size = (values.get(key) for key in ("quant_method", "bits", "group_size"))
+        is_known = method in ("gptq", "awq") and type(bits) is int and bits in (2, 4, 8)
+        if not is_known or type(size) is not int or size < 1:
+            return
+        assert isinstance(bits, int)
+        rows_of_word = 32 // bits if method == "gptq" else 1
+        different = []
+        for name, tensor in self.subject.tensors.items():
+            scales = self.subject.tensors.get(f"{name.removesuffix('.qweight')}.scales")
+            if not name.endswith(".qweight") or scales is None or len(tensor.shape) != 2:
+                continue
+            rows = tensor.shape[0] * rows_of_word
+            if scales.shape[0] != -(-rows // size):
+                different.append((name, rows // max(1, scales.shape[0])))
+        if different:
+            yield self.finding(
+                f"config.json says group_size {size}, but {different[0][0]} has scales for groups of {different[0][1]}:"
+                " the stored numbers are multiplied with the scales of other groups",
+                f'set "group_size": {different[0][1]} in quantization_config, as the weights were quantized',
+                cases=[Case(f"{name}: groups of {group}") for name, group in different],
+                count=len(different),
+            )
+
+    def _finding_on_scales_of_one(self) -> Iterator[Finding]:
+        """The finding on 8-bit matrices whose scales are all one: they were never filled in."""
+        scales = [
+            tensor
+            for name, tensor in self.subject.tensors.items()
+            if name.endswith(SCALES_OF_WEIGHTS) and tensor.whole and tensor.dtype in NUMPY_TYPES
+        ]
+        if len(scales) < MIN_SCALES or not all(_is_one_throughout(tensor) for tensor in scales):
+            return
+        yield self.finding(
+            f"all {len(scales):,} scales of quantized matrices are exactly one: they were not computed, and the"
+            " matrices are read at a wrong size",
+            "quantize the weights again; the scales of a matrix are its largest value over the largest of the format",
+            cases=[Case(tensor.name) for tensor in scales],
+            count=len(scales),
+            total=len(scales),
+        )
+
+    def _finding_on_caps_of_gemma2(self) -> Iterator[Finding]:
+        """The finding on a Gemma 2 that is computed without its soft caps."""
+        config = self.subject.config
+        if config.get("model_type") != "gemma2":
+            return
+        lacking = [name for name in CAPS_OF_GEMMA2 if config.get(name, 0) is None]
+        if lacking:
+            yield self.finding(
+                f"{' and '.join(lacking)} in config.json {'is' if len(lacking) == 1 else 'are'} null, but every"
+                " published Gemma 2 was trained with soft caps: attention and logits are computed otherwise",
+                'set "attn_logit_softcapping": 50.0 and "final_logit_softcapping": 30.0 in config.json, as published',
+                severity="warning",
+                cases=[Case(f"{name}: null", file="config.json") for name in lacking],
+                count=len(lacking),
+            )
+
     def _finding_on_quantized_tensors_without_setting(self) -> Iterator[Finding]:
         """The finding on matrices of whole numbers or 8-bit floats, without a word in config.json."""
         tensors = self.subject.tensors
@@ -232,6 +342,11 @@ class ConfigDescribesAnotherModel(CheckpointRule):
             count=len(quantized),
             total=len(tensors),
         )
+
+
+def _is_one_throughout(tensor: StoredTensor) -> bool:
+    """Is each value of a tensor exactly one?"""
+    return bool((to_float32(map_tensor_into_memory(tensor), tensor.dtype) == 1).all())
 
 
 def _judged_tensors(stack: Stack) -> set[str]:

@@ -3,7 +3,9 @@
 ## What it does
 Compares samples of all tensors with the base's. It fires if most are close to it (a cosine of 0.9 and more) and some
 matrices or norms are not (below 0.3), or are far larger or smaller (1.6 or 0.4 times). It also fires if norms are the
-base's plus or minus one: some models (Gemma) store a norm's weight minus one, and a conversion forgot it. It leaves
+base's plus or minus one: some models (Gemma) store a norm's weight minus one, and a conversion forgot it. If all
+tensors, norms included, are the base's times one number, weights were added up that do not sum to one. Norms or
+biases that are one number throughout were filled in on loading. It leaves
 out biases, tensors that are zero in the base, output heads (an adapter may bring its own), all matrices of some kinds
 (an adapter was merged into them), and matrices that have the base's values in another place
 (`matrices-swapped-permuted-or-transposed`).
@@ -42,8 +44,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from truetune.checkpoint.compare_tensor_samples import SampledChange
+from truetune.checkpoint.compare_tensor_samples import SampledChange, sample_values
 from truetune.checkpoint.find_input_embedding_and_output_head import HEAD_NAMES
+from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
 from truetune.checks.checkpoint.find_layer_stacks_by_tensor_names import are_adapter_targets
 from truetune.checks.checkpoint.matrices_swapped_permuted_or_transposed import (
     MatricesSwappedPermutedOrTransposed,
@@ -76,6 +79,18 @@ MIN_SHIFT, MAX_SHIFT, MAX_SPREAD_OF_SHIFT = 0.9, 1.1, 0.1
 by some percent, so that the shift is one to a hundredth where a conversion made it"""
 MIN_VALUES = 16
 """Fewer values may come to any cosine by chance. Chosen, not measured: 0.5 is two standard deviations at 16"""
+
+
+MIN_SHARE_ADDED_TO_ALL = 0.05
+"""How far from one the factor of a whole model is. Chosen: training leaves the share of the base in each tensor within
+about a percent, and weights of a merge that do not sum to one are off by a tenth and more"""
+MAX_SPREAD_OF_FACTORS = 0.02
+"""Of the tensors, norms and matrices alike"""
+MIN_COSINE_OF_SCALED = 0.97
+"""Below, the share of the base is no factor of the whole tensor"""
+MIN_TENSORS_OF_MODEL = 8
+MIN_INITIAL_TENSORS = 2
+"""Norms or biases. Chosen: a single one may be set on purpose"""
 
 
 class FewTensorsUnlikeTheBase(CheckpointRule):
@@ -120,12 +135,16 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
         shifted = self._shifted_norms()
         if shifted:
             yield self._finding_on_shifted_norms(shifted)
+        yield from self._finding_on_initial_values()
         changes = self._comparable_changes_besides(shifted)
         foreign = {
             name: change
             for name, change in changes.items()
             if change.cosine < MAX_COSINE_OF_FOREIGN or _is_scaled(change)
         }
+        if factor := _factor_of_all(changes):
+            yield self._finding_on_scaled_model(factor, len(changes))
+            return
         if not foreign or _share_of_trained(changes) < MIN_SHARE_OF_TRAINED:
             return
         if self._is_explained(set(foreign), set(changes)):
@@ -140,6 +159,44 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
             cases=[Case(f"{name}: {_describe(change)}") for name, change in foreign.items()],
             count=len(foreign),
             total=len(changes),
+        )
+
+    def _finding_on_initial_values(self) -> Iterator[Finding]:
+        """The finding on norms and biases that are one number throughout, as a new model's are, and the base's not."""
+        base = self.subject.base
+        if base is None:
+            return
+        names = [
+            name
+            for name, change in self.subject.sampled_changes_from_base.items()
+            if change.seen >= MIN_VALUES
+            and change.seen != change.same
+            and _is_norm_or_bias(name)
+            and _is_constant(self.subject.tensors[name])
+            and not _is_constant(base.tensors[name])
+        ]
+        if len(names) < MIN_INITIAL_TENSORS:
+            return
+        value = float(sample_values(self.subject.tensors[names[0]])[0])
+        yield self.finding(
+            f"{len(names):,} norms or biases are {value:g} throughout, as in a new model, and the base's are not:"
+            f" {names[0]}",
+            "take them from the base or the training's checkpoint: a loader or converter did not find them, and filled"
+            " them in",
+            cases=[Case(name) for name in names],
+            count=len(names),
+            total=len(self.subject.sampled_changes_from_base),
+        )
+
+    def _finding_on_scaled_model(self, factor: float, count: int) -> Finding:
+        """The finding on a model all of whose tensors are the base's times one number."""
+        return self.finding(
+            f"all {count:,} tensors, norms included, are the base's times {factor:.3g}, beside what training changed",
+            "merge again with weights that sum to one (mergekit: `normalize: true`), or divide by their sum in the"
+            " script that adds the weights up",
+            cases=[Case(f"{count:,} tensors: {factor:.3g} times the base's")],
+            count=count,
+            total=count,
         )
 
     def _shifted_norms(self) -> dict[str, SampledChange]:
@@ -188,6 +245,32 @@ class FewTensorsUnlikeTheBase(CheckpointRule):
             and change.seen >= MIN_VALUES
             and not (change.cosine == change.along_base == 0)
         }
+
+
+def _is_norm_or_bias(name: str) -> bool:
+    """Is a tensor one that a new model fills with ones or zeros?"""
+    return name.endswith("bias") or any(part in name.lower() for part in NORM_NAMES)
+
+
+def _is_constant(tensor: StoredTensor) -> bool:
+    """Are all sampled values of a tensor the same?"""
+    values = sample_values(tensor)
+    return bool((values == values[0]).all())
+
+
+def _factor_of_all(changes: Mapping[str, SampledChange]) -> float | None:
+    """The number by which all tensors are the base's; None where it is one, or differs between them.
+
+    The share of the base in a tensor is 1 + (a - b) b / |b|^2, which are the two fields' product."""
+    norms = sum(any(part in name.lower() for part in NORM_NAMES) for name in changes)
+    if len(changes) < MIN_TENSORS_OF_MODEL or not norms:
+        return None
+    if any(change.cosine < MIN_COSINE_OF_SCALED for change in changes.values()):
+        return None
+    factors = sorted(1 + change.along_base * change.change**2 for change in changes.values())
+    median = factors[len(factors) // 2]
+    is_one_number = factors[-1] - factors[0] <= MAX_SPREAD_OF_FACTORS * abs(median)
+    return median if is_one_number and abs(median - 1) >= MIN_SHARE_ADDED_TO_ALL else None
 
 
 def _distance_of_scale(change: SampledChange) -> float:

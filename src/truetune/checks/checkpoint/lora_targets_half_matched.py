@@ -3,6 +3,7 @@
 ## What it does
 Compares each entry of `target_modules` (or each alternative in a pattern) with the modules that have tensors in the
 adapter file. It is a warning for a list, and info for an alternative in a pattern, which may be meant for other models.
+Keys of `alpha_pattern` and `rank_pattern` that are names are compared as well.
 
 ## Why it is bad
 peft only raises an error if no entry matches. A typo, a missing comma, or a name from another architecture is ignored
@@ -50,6 +51,10 @@ PATTERN_WORDS = re.compile(r"\(((?:\w{2,60}\|)+\w{2,60})\)")
 # Characters of a pattern that are read: real ones have some hundreds, and a hostile one must not cost time.
 MAX_PATTERN_CHARS = 10_000
 SHOWN_NAMES = 5
+PATTERNS_OF_MODULES = ("alpha_pattern", "rank_pattern")
+"""Settings of LoraConfig whose keys are names of modules"""
+PLAIN_NAME = re.compile(r"[\w.]{1,200}")
+"""A key that is a name; patterns are not tried, since one could run for ever"""
 
 
 class LoraTargetsHalfMatched(CheckpointRule):
@@ -97,6 +102,7 @@ class LoraTargetsHalfMatched(CheckpointRule):
         is_lora = checkpoint.adapter_config.get("peft_type", "LORA") == "LORA"
         if checkpoint.kind != "adapter" or not adapted or not is_lora:
             return
+        yield from self._finding_on_patterns_without_module(adapted)
         lost = self._targets_without_tensor(adapted)
         if not lost:
             return
@@ -115,6 +121,25 @@ class LoraTargetsHalfMatched(CheckpointRule):
             cases=[Case(hint, file="adapter_config.json") for hint in hints],
             count=len(lost),
             total=len(names),
+        )
+
+    def _finding_on_patterns_without_module(self, adapted: Collection[str]) -> Iterator[Finding]:
+        """The finding on keys of alpha_pattern and rank_pattern that no adapted module fits."""
+        config = self.subject.adapter_config
+        lost = [
+            f"{key} in {setting}"
+            for setting in PATTERNS_OF_MODULES
+            for key in config.get(setting) or {}
+            if not any(_fits_pattern(module, str(key)) for module in adapted)
+        ]
+        if not lost:
+            return
+        yield self.finding(
+            f"{lost[0]} of adapter_config.json fits no module of the adapter: these have the alpha and rank of the"
+            " other modules",
+            "write the names of modules as peft has them (`q_proj`, or `layers.0.self_attn.q_proj`), and train again",
+            cases=[Case(text, file="adapter_config.json") for text in lost],
+            count=len(lost),
         )
 
     def _targets_without_tensor(self, adapted: Collection[str]) -> list[str]:
@@ -151,3 +176,10 @@ class LoraTargetsHalfMatched(CheckpointRule):
         for target in lost:
             near = difflib.get_close_matches(target, names, n=1)
             yield f"{target} (did you mean {near[0]}?)" if near else target
+
+
+def _fits_pattern(module: str, key: str) -> bool:
+    """May a key of adapter_config.json mean a module? Patterns are taken to fit."""
+    if PLAIN_NAME.fullmatch(key) is None:
+        return True
+    return module == key or module.endswith(f".{key}")

@@ -3,8 +3,8 @@
 ## What it does
 Needs the base and the adapter that was merged (`truetune movement MERGED --base BASE --adapter ADAPTER`; `truetune
 merge` does it by itself). It computes from the files what each value should be, and compares. Modules that were left
-out, another scale than the adapter's, or something else altogether are an error. It is a warning if the merge is right
-but the format of the merged model rounds much of the change away.
+out, another scale than the adapter's, magnitudes of DoRA that are missing, or something else altogether are an error.
+It is a warning if the merge is right but the format of the merged model rounds much of the change away.
 
 If no adapter is named, one in a folder beside the model is taken, if its change is what separates the model from its
 base. Then some rows of each tensor are compared.
@@ -45,6 +45,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from truetune.checkpoint.adapter_started_from_base import part_of_base_at_start
+from truetune.checkpoint.find_dora_merged_without_magnitudes import (
+    tensors_merged_without_magnitudes,
+)
 from truetune.checkpoint.find_merged_adapter_beside import (
     SampledMerge,
     find_merged_adapter_beside,
@@ -70,6 +73,8 @@ LEFT_OUT_SHARE = 0.999
 MIN_CORRELATION_TO_TELL_SCALE = 0.97
 """Of the model's change and that of an adapter that nobody named. Chosen, not measured: those of two checkpoints of one
 training, a tenth of it apart, have less"""
+MIN_SHARE_WITHOUT_MAGNITUDES = 0.5
+"""Of the tensors that have them. Chosen: a script leaves out all, and single ones may be near by chance"""
 REMEDY = "merge again in float32 with the adapter_config.json that was saved with the adapter: truetune merge ADAPTER"
 STARTS_FROM_BASE = Unmet(
     "the adapter was started from a part of its base, which is taken out of the base: base plus adapter is not the"
@@ -128,7 +133,8 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         if not merged:
             yield self.finding("the model has none of the tensors that the adapter changes", REMEDY)
             return
-        faults = list(self._findings_on_wrong_tensors(merged, checkpoint.adapter))
+        faults = list(self._finding_on_lost_magnitudes(checkpoint.adapter, checkpoint.base))
+        faults = faults or list(self._findings_on_wrong_tensors(merged, checkpoint.adapter))
         yield from faults
         # What is wrong by itself explains the rest; only a right merge is asked for its rounding.
         if not faults:
@@ -173,6 +179,23 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
             cases=[Case(f"{name}: {merged[name].times:.3g} times") for name in names],
             count=len(names),
             total=len(merged),
+        )
+
+    def _finding_on_lost_magnitudes(
+        self, adapter: Checkpoint, base: Checkpoint
+    ) -> Iterator[Finding]:
+        """The finding on a DoRA adapter that was merged as if it was plain LoRA."""
+        names, total = tensors_merged_without_magnitudes(self.subject, adapter, base)
+        if not names or len(names) < MIN_SHARE_WITHOUT_MAGNITUDES * total:
+            return
+        yield self.finding(
+            f"{len(names):,} of {total:,} tensors are base plus B A, and the magnitudes of DoRA were left out:"
+            f" {adapter.folder.name} has a lora_magnitude_vector for each",
+            "merge again with merge_and_unload of peft, or with truetune merge ADAPTER, which scale each row to its"
+            " magnitude",
+            cases=[Case(name) for name in names],
+            count=len(names),
+            total=total,
         )
 
     def _findings_on_wrong_tensors(

@@ -74,6 +74,9 @@ COMPARED_KEYS = (
 HEAD_KEYS = ("num_attention_heads", "num_key_value_heads", "head_dim")
 """Half as many heads of double width have the same shapes, and cut queries and keys in other places"""
 ROPE_THETA, ROPE_SCALING = "rope_theta", "rope_scaling"
+OFF_WHERE_NULL = ("sliding_window", "attn_logit_softcapping", "final_logit_softcapping")
+"""Settings whose null means that the model does without: another thing than a key that is left out"""
+OFF = "off"
 FULL_ATTENTION = "full_attention"
 PLAIN_ROPE = ("default", None)
 """Types of rotary positions that scale nothing"""
@@ -153,8 +156,21 @@ def _shapes_of_attention(checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
 def _comparable_settings(config: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
     """The settings that are compared, rotary positions in one way of writing."""
     found = {name: first_set_text_model_setting(config, name) for name in keys}
+    for name in OFF_WHERE_NULL:
+        if found[name] is None and _is_null_in_text_part(config, name):
+            found[name] = OFF
+    # Qwen's files name a window that nothing uses.
+    if first_set_text_model_setting(config, "use_sliding_window") is False:
+        found["sliding_window"] = OFF
     found[ROPE_THETA], found[ROPE_SCALING] = _rotary_theta_and_scaling(config)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _is_null_in_text_part(config: Mapping[str, Any], name: str) -> bool:
+    """Does config.json name a setting and give it null, at its top or in its part for text?"""
+    part = config.get("text_config")
+    parts = (config, part) if isinstance(part, Mapping) else (config,)
+    return any(name in one and one[name] is None for one in parts)
 
 
 def _rotary_theta_and_scaling(config: Mapping[str, Any]) -> tuple[Any, dict[str, Any] | None]:

@@ -5,7 +5,7 @@ Takes the tokens that are in the tokenizer of the checkpoint but not in that of 
 adapter, their rows must be in the file (`embed_tokens` in `modules_to_save`, `trainable_token_indices`, or an adapter
 on the embedding). In a model, they must not be zero or all alike, in the embedding and in an output head of its own.
 Tokens that the chat template beside an adapter writes are judged as new ones if the base has them, but never trained
-them: their rows there are zero or tiny.
+them: their rows there are zero or tiny. A model whose embedding has more rows than the base's needs tokens for them.
 
 ## Why it is bad
 The new tokens have random vectors after loading: the model never writes them, and does not understand them.
@@ -49,7 +49,10 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.find_input_embedding_and_output_head import find_output_head
+from truetune.checkpoint.find_input_embedding_and_output_head import (
+    find_embedding,
+    find_output_head,
+)
 from truetune.checks.checkpoint.new_token_rows import (
     SAMPLED_ROWS,
     TINY_SHARE_OF_NORM,
@@ -70,6 +73,10 @@ REMEDY = (
 )
 
 
+SMALLEST_MULTIPLE = 8
+"""That embeddings are padded to (`pad_to_multiple_of`)"""
+
+
 class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
     code = "CKP011"
     fault = Fault.NEW_TOKENS_NOT_TRAINED
@@ -86,7 +93,7 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
             return unmet
         new = find_new_tokens(self.subject)
         if new is None:
-            if find_untrained_template_tokens(self.subject):
+            if find_untrained_template_tokens(self.subject) or self._count_rows_without_token():
                 return None
             return explain_no_new_tokens(self.subject)
         if self.subject.kind == "model" and new.rows is None:
@@ -101,6 +108,7 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         yield from self._findings_on_template_tokens()
+        yield from self._finding_on_rows_without_token()
         new = find_new_tokens(self.subject)
         if new is None:
             return
@@ -119,6 +127,31 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
                 cases=cases,
                 count=len(cases),
                 total=len(new.ids),
+            )
+
+    def _count_rows_without_token(self) -> int:
+        """The rows that the embedding has beyond the base's, where the tokenizer has the base's tokens alone.
+
+        A resize to a multiple (of 8 and more) adds rows for no token, and so do bases that have spare rows.
+        """
+        checkpoint, base = self.subject, self.subject.base
+        new = checkpoint.new_tokens
+        if checkpoint.kind != "model" or base is None or new is None or new.ids:
+            return 0
+        own, of_base = find_embedding(checkpoint.tensors), find_embedding(base.tensors)
+        if own is None or of_base is None or len(own) % SMALLEST_MULTIPLE == 0:
+            return 0
+        return max(0, len(own) - len(of_base))
+
+    def _finding_on_rows_without_token(self) -> Iterator[Finding]:
+        """The finding on a model that was trained with tokens which the tokenizer beside it lacks."""
+        count = self._count_rows_without_token()
+        if count:
+            yield self.finding(
+                f"the embedding has {count:,} rows more than the base's, but the tokenizer beside it has no token for"
+                " them: it is the base's, and the tokens that were added for training are split into pieces",
+                "copy the tokenizer that was used in training into this folder (tokenizer.save_pretrained)",
+                cases=[Case(f"{count:,} rows beyond the base's", file="tokenizer.json")],
             )
 
     def _findings_on_template_tokens(self) -> Iterator[Finding]:

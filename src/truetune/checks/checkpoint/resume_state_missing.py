@@ -3,7 +3,8 @@
 ## What it does
 Reads `checkpoint-N` folders with a `trainer_state.json`: optimizer, scheduler and random state must be beside it (or
 the shards of DeepSpeed or FSDP). It is a warning for the last checkpoint of a run that had not ended, and otherwise
-info. It is a warning as well if trainer_state.json is of another step than the folder's name says.
+info. It is a warning as well if trainer_state.json is of another step than the folder's name says, or if DeepSpeed's
+file `latest` is.
 
 ## Why it is bad
 Resuming restores the step count and the weights, but restarts the optimizer or the learning rate: the loss jumps, and
@@ -47,6 +48,9 @@ FILES_OF_STATE = {
     "the scheduler": ("scheduler*", "global_step*"),
     "the random state": ("rng_state*",),
 }
+TAG = re.compile(r"global_step\d{1,12}")
+MAX_TAG_BYTES = 100
+"""Of the file `latest` of DeepSpeed, which holds the name of one folder"""
 CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{1,12})")
 
 
@@ -93,6 +97,7 @@ class ResumeStateMissing(CheckpointRule):
         step, last = state.get("global_step"), state.get("max_steps")
         missing = self._missing_state_files()
         yield from self._finding_on_state_of_another_step()
+        yield from self._finding_on_older_deepspeed_tag()
         if not missing or type(step) is not int:
             return
         # A final folder holds trainer_state.json and none of the rest, as it should.
@@ -125,6 +130,24 @@ class ResumeStateMissing(CheckpointRule):
             f" counts on from there, with the weights of step {int(match[1]):,}",
             f"copy trainer_state.json of step {int(match[1]):,} into {name}, or resume from a folder whose files are of"
             " one step",
+        )
+
+    def _finding_on_older_deepspeed_tag(self) -> Iterator[Finding]:
+        """The finding on a file `latest` that names another step's shards than those of the folder."""
+        folder = self.subject.folder
+        match = CHECKPOINT_NAME.fullmatch(folder.resolve().name)
+        path = folder / "latest"
+        # Both must be there: the steps that DeepSpeed counts may differ from the trainer's.
+        if match is None or not path.is_file() or not (folder / f"global_step{match[1]}").is_dir():
+            return
+        with path.open("rb") as file:
+            tag = file.read(MAX_TAG_BYTES).decode("utf-8", "replace").strip()
+        if TAG.fullmatch(tag) is None or tag == f"global_step{match[1]}":
+            return
+        yield self.finding(
+            f"the file latest names {tag}, but the folder is {folder.resolve().name} and holds global_step{match[1]}"
+            f" too: resuming and zero_to_fp32.py take the weights and the optimizer of {tag}",
+            f"write global_step{match[1]} into the file latest, or name it: zero_to_fp32.py -t global_step{match[1]}",
         )
 
 
