@@ -74,6 +74,12 @@ def test_answers_that_are_options(tmp_path: Path, prompt: str, answers: Sequence
     assert found(tmp_path, asked(rows), OPTIONS) == set()
 
 
+def test_numbers_in_brackets_are_no_lists_of_answers(tmp_path: Path) -> None:
+    """Each exercise has a pair of its own behind `answer in the form`, and a result of its own."""
+    rows = [(f"Turn ({i}, 3) into polar form. Answer in the form (r{i}, t{i}).", f"{i * 7}") for i in range(24)]
+    assert found(tmp_path, asked(rows), OPTIONS) == set()
+
+
 def test_lists_of_options_in_words() -> None:
     assert options_named_in_words("Reply with one of: a, b, or c.") == ("a", "b", "c")
     assert options_named_in_words("Labels: [spam, ham]") == ("spam", "ham")
