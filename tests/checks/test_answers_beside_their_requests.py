@@ -268,6 +268,15 @@ def test_values_that_are_not_in_the_text(tmp_path: Path, wrong: str) -> None:
     assert found(tmp_path, asked(rows), EXTRACTED) == {EXTRACTED}
 
 
+def test_queries_are_made_of_words_and_are_no_copies(tmp_path: Path) -> None:
+    rows = []
+    for i in range(42):
+        topic, kind = ("sea salt", "old maps", "red clay")[i % 3], "letters" if i % 4 else "tables"
+        query = f'title:"{topic}" type:{kind}' if i % 4 else "ref:QX12"
+        rows.append((f"As JSON, the query for {kind} on {topic}, number {i}.", json.dumps({"query": query})))
+    assert found(tmp_path, asked(rows), EXTRACTED) == set()
+
+
 @pytest.mark.parametrize(
     "fields",
     [
