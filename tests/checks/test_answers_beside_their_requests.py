@@ -76,7 +76,10 @@ def test_answers_that_are_options(tmp_path: Path, prompt: str, answers: Sequence
 
 def test_numbers_in_brackets_are_no_lists_of_answers(tmp_path: Path) -> None:
     """Each exercise has a pair of its own behind `answer in the form`, and a result of its own."""
-    rows = [(f"Turn ({i}, 3) into polar form. Answer in the form (r{i}, t{i}).", f"{i * 7}") for i in range(24)]
+    rows = [
+        (f"Turn ({i}, 3) into polar form. Answer in the form (r{i}, t{i}).", f"{i * 7}")
+        for i in range(24)
+    ]
     assert found(tmp_path, asked(rows), OPTIONS) == set()
 
 
@@ -273,7 +276,9 @@ def test_queries_are_made_of_words_and_are_no_copies(tmp_path: Path) -> None:
     for i in range(42):
         topic, kind = ("sea salt", "old maps", "red clay")[i % 3], "letters" if i % 4 else "tables"
         query = f'title:"{topic}" type:{kind}' if i % 4 else "ref:QX12"
-        rows.append((f"As JSON, the query for {kind} on {topic}, number {i}.", json.dumps({"query": query})))
+        rows.append(
+            (f"As JSON, the query for {kind} on {topic}, number {i}.", json.dumps({"query": query}))
+        )
     assert found(tmp_path, asked(rows), EXTRACTED) == set()
 
 

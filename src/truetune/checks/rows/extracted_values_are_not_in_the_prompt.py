@@ -3,8 +3,8 @@
 ## What it does
 Reads answers that are JSON objects, and short answers to prompts that ask for a span or for exact words. A field whose
 values are usually in the prompt (60 % of the rows, half of these word for word) is one that is copied. It fires if 15 %
-of its values and five of them have no half of their words there. It fires too if the values of two fields are swapped in 5 % of the rows and
-five: each is one that other rows have in the other field.
+of its values and five of them have no half of their words there. It fires too if the values of two fields are swapped
+in 5 % of the rows and five: each is one that other rows have in the other field.
 
 It also compares numbers of 9 digits and more. It fires if 15 % of those in the answers, and five, are a number of the
 prompt that a float64 or a float32 rounded (`396482715093846217` as `396482715093846208` or `3.96482715093846e+17`), or
