@@ -138,7 +138,7 @@ def test_what_a_command_does_not_do_is_named(tmp_path: Path, rule: str, text: st
         ("loop-variable-unused-by-training", LOOP.format("LR", "1 2", "t.py --seed 1 --out run_$LR")),
         ("loop-variable-unused-by-training", LOOP.format("LR", "1 2", "t.py --c c_$LR.yaml --lr 1 --o r_$LR")),
         ("loop-variable-unused-by-training", LOOP.format("m", "a b", "eval.py --model out/$m --output_dir res/$m")),
-        ("loop-runs-overwrite-each-other", LOOP.format("s", "1 2", "train.py --seed $s --output_dir o/m\n  mv o/m k_$s")),
+        ("loop-runs-overwrite-each-other", LOOP.format("s", "1 2", "t_sft.py --seed $s --output_dir o/m\n mv o/m k$s")),
         ("loop-runs-overwrite-each-other", LOOP.format("s", "1 2", "train.py --seed $s --output_dir out/$s")),
         ("loop-runs-overwrite-each-other", LOOP.format("s", "1 2", "train.py --resume c --data d$s --output_dir o/m")),
         ("loop-runs-overwrite-each-other", LOOP.format("t", "a b", "eval.py --task $t --output_dir out/m")),
