@@ -74,6 +74,15 @@ def test_answers_that_are_options(tmp_path: Path, prompt: str, answers: Sequence
     assert found(tmp_path, asked(rows), OPTIONS) == set()
 
 
+def test_numbers_in_brackets_are_no_lists_of_answers(tmp_path: Path) -> None:
+    """Each exercise has a pair of its own behind `answer in the form`, and a result of its own."""
+    rows = [
+        (f"Turn ({i}, 3) into polar form. Answer in the form (r{i}, t{i}).", f"{i * 7}")
+        for i in range(24)
+    ]
+    assert found(tmp_path, asked(rows), OPTIONS) == set()
+
+
 def test_lists_of_options_in_words() -> None:
     assert options_named_in_words("Reply with one of: a, b, or c.") == ("a", "b", "c")
     assert options_named_in_words("Labels: [spam, ham]") == ("spam", "ham")
@@ -260,6 +269,17 @@ def test_values_that_are_not_in_the_text(tmp_path: Path, wrong: str) -> None:
             )
         rows.append((f"Extract as JSON: {name} called from {city}.", json.dumps(fields)))
     assert found(tmp_path, asked(rows), EXTRACTED) == {EXTRACTED}
+
+
+def test_queries_are_made_of_words_and_are_no_copies(tmp_path: Path) -> None:
+    rows = []
+    for i in range(42):
+        topic, kind = ("sea salt", "old maps", "red clay")[i % 3], "letters" if i % 4 else "tables"
+        query = f'title:"{topic}" type:{kind}' if i % 4 else "ref:QX12"
+        rows.append(
+            (f"As JSON, the query for {kind} on {topic}, number {i}.", json.dumps({"query": query}))
+        )
+    assert found(tmp_path, asked(rows), EXTRACTED) == set()
 
 
 @pytest.mark.parametrize(

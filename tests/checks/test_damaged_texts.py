@@ -225,11 +225,20 @@ def test_published_sets_have_none(tmp_path: Path, name: str) -> None:
         "Write cout << a << b; then cin >> c. The value of rows[index] is 3. Set items[name] to it.",
         "Use the ternary a ? b : c. Dear [Your Name], I write to you. It is 5 < 7 and 8 > 6.",
         "\u3010\u6ce8\u610f\u3011\u8bf7\u5148\u5173\u95ed\u7535\u6e90\u3002\u3010\u6b65\u9aa4\u3011\u6253\u5f00\u76d6\u5b50\u3002",
+        "def add(hand, other):\n    total = hand[0], other[1]\n    seen = first[0]\n    return total",
         "It grew by 5 % and 6 %, see \u00a7 12 and \u00a7\u00a7 14-16. Write to me@example.com.",
     ],
 )
 def test_sound_texts_have_none(text: str) -> None:
     assert find_damage(text) is None
+
+
+def test_plain_texts_hold_their_own_task(tmp_path: Path) -> None:
+    texts = [f"ships: name, year {i}\nQ: Which ship is from {i}?\nA: The {i}th." for i in range(40)]
+    assert messages(tmp_path, [{"text": text} for text in texts]) == []
+    answers = [{"instruction": f"Name ship {i}.", "output": text} for i, text in enumerate(texts)]
+    (message,) = messages(tmp_path, answers)
+    assert "another task after the answer (40)" in message
 
 
 @pytest.mark.parametrize(

@@ -91,3 +91,22 @@ def test_the_last_save(
 )  # fmt: skip
 def test_blocks_that_nothing_reads(tmp_path: Path, accelerate: str, expected: list[str]) -> None:
     assert codes(tmp_path, accelerate, script()) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("stage3_gather_16bit_weights_on_model_save", []),
+        ("gather_16bit_weights_on_model_save", []),
+        ("stage3_gather_fp16_weights_on_model_save", []),
+        ("stage3_prefetch_bucket_size", ["CMD191"]),
+    ],
+)
+def test_names_by_which_deepspeed_gathers(tmp_path: Path, name: str, expected: list[str]) -> None:
+    """DeepSpeed reads the setting by three names."""
+    (tmp_path / "ds.json").write_text(f'{{"zero_optimization": {{"stage": 3, "{name}": true}}}}')
+    (tmp_path / "train.py").write_text(script(), encoding="utf-8")
+    command = "deepspeed train.py --deepspeed ds.json --output_dir out\n"
+    (tmp_path / "run.sh").write_text(command, encoding="utf-8")
+    report = lint([tmp_path / "run.sh"], select=["CMD191"])
+    assert [found.code for found in report.findings] == expected

@@ -11,6 +11,10 @@ import pytest
 
 import truetune
 from tests.parts import folder
+from truetune.checks.template.evidence.turn_marks_of_published_chat_models import (
+    FAMILIES,
+    find_published_marks,
+)
 
 CHATML = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + 'AFTER_ROLE' + m['content'] + '<|im_end|>AFTER_TURN' }}"
@@ -110,3 +114,11 @@ def test_marks_that_are_cut_into_pieces(tmp_path: Path) -> None:
     _edit(target / "tokenizer_config.json", lambda one: one.update(split_special_tokens=True))
     (found,) = _findings(target)
     assert found.severity == "error"
+
+
+def test_a_later_model_of_the_same_tokens_is_another_family() -> None:
+    """Command A and R7B have all tokens of Command R, and wrap their answers in two more."""
+    command_r = next(one for one in FAMILIES if one.models == "Command R")
+    assert find_published_marks(command_r.tokens) is command_r
+    later = (*command_r.tokens, "<|START_RESPONSE|>", "<|END_RESPONSE|>")
+    assert find_published_marks(later) is None

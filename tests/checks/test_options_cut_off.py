@@ -20,6 +20,10 @@ WHOLE = {
     "an array": 'ARGS=(\n  --e 1\n  --f 2\n)\npython train.py "${ARGS[@]}"\n',
     "a here-document": "cat <<EOF\nusage:\n--not an option\nEOF\npython train.py --a 1\n",
     "a comment above a command": "# options:\n\npython train.py --a 1\n",
+    "patterns of its own options": (
+        "case $1 in\n  --deepspeed )\n    shift\n    ;;\n  --model | -m )\n    shift\n    ;;\n"
+        "esac\npython train.py --a 1\n"
+    ),
     "commented out": "python train.py --a 1\n# --b 2 \\\n# --c 3\n",
     "one quote in a comment": "# it's here\npython train.py \\\n  --a 1\n",
 }

@@ -26,6 +26,8 @@ COUNTED = re.compile(
     r"\b([A-Za-z_]\w*)(?:\+\+|--(?!\w)|[-+*]=)|\bread\s+(?:-\w+\s+)*([A-Za-z_]\w*)"
 )
 HEAD = re.compile(r"[(\s]*([A-Za-z_]\w*)=")
+ONE_PLAIN_WORD = re.compile(r"[^\n]*\bfor[ \t]+\w+[ \t]+in[ \t]+[\w./-]+[ \t]*(?:;|\n)")
+"""The head of a loop over one word that the shell does not expand"""
 DIFFERS = re.compile(r"\$\(|`|\$\$|\$\{?(?:RANDOM|SECONDS|EPOCHSECONDS|BASHPID)\b")
 KEYWORDS = ("do", "then", "else", "{", "!", "if", "elif", "time", "nohup")
 """Words before a command that belong to the shell"""
@@ -43,6 +45,11 @@ class ShellLoop:
     commands: tuple[ShellCommand, ...]
     values: dict[str, set[str]]
     """Variable of the script -> the names in its values"""
+
+    @property
+    def has_one_pass(self) -> bool:
+        """Does the loop go over one word?"""
+        return ONE_PLAIN_WORD.match(self.text) is not None
 
     def loop_variables_in(self, text: str) -> frozenset[str]:
         """The loop's variables that a text depends on."""

@@ -38,3 +38,21 @@ def test_head_of_a_reward_model(name: str, tmp_path: Path) -> None:
     (tmp_path / "train.sh").write_text(text, encoding="utf-8")
     rules = [one.rule for one in check_paths([str(tmp_path)], RunSpec()).findings]
     assert ("reward-settings-leave-head-out" in rules) is is_found
+
+
+def test_the_adapter_of_a_script_is_judged_in_its_code(tmp_path: Path) -> None:
+    path = tmp_path / "train_rm.py"
+    path.write_text(
+        f"""
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForSequenceClassification
+from trl import RewardConfig, RewardTrainer
+model = AutoModelForSequenceClassification.from_pretrained("{CHAT}", num_labels=1)
+model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, task_type="SEQ_CLS"))
+args = RewardConfig(output_dir="out", learning_rate=1e-4)
+RewardTrainer(model=model, args=args, train_dataset=rows).train()
+""",
+        encoding="utf-8",
+    )
+    rule = "reward-settings-leave-head-out"
+    assert list(check_paths([str(path)], RunSpec(select=(rule,))).findings) == []

@@ -59,6 +59,21 @@ def test_others_are_left_alone(tmp_path: Path, settings: dict[str, Any], model: 
     assert _findings(tmp_path, settings, model) == []
 
 
+def test_axolotl_packs_by_rules_of_its_own(tmp_path: Path) -> None:
+    """It patches Falcon-H1 so that packed documents stay apart."""
+    path = tmp_path / "axolotl.yaml"
+    settings = {
+        "base_model": "tiiuae/Falcon-H1-1.5B-Base",
+        "datasets": [{"path": "some/rows", "type": "alpaca"}],
+        "adapter": "lora",
+        "micro_batch_size": 2,
+        "sample_packing": True,
+    }
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    report = judge_settings(read_config(path), RunSpec(select=(RULE,)))
+    assert list(report.findings) == []
+
+
 @pytest.mark.parametrize(
     ("asked", "count"), [("==5.23.0", 1), ("==5.10.0", 1), (">=5.24", 0), ("", 1)]
 )

@@ -451,6 +451,8 @@ def _clipped_by_nemo_rl(width: float, **loss: object) -> dict[str, Any]:
             PRIME_RL.replace("some/model", "Qwen/Qwen3-4B-Thinking-2507").replace("2048", "512"),
             "is 512",
         ),
+        (SHORT, "# writes no <think>\n" + PRIME_RL.replace("2048", "128"), ""),
+        (SHORT, "## <think>\n" + PRIME_RL.replace("2048", "128"), "<think> asks for reasoning"),
         ("learning-rate-far-from-published", PRIME_RL.replace("3e-6", "3e-3"), "far above"),
         ("learning-rate-far-from-published", PRIME_RL, ""),
         ("unknown-setting", f"{SWIFT} --num_genrations 4", "did you mean num_generations?"),

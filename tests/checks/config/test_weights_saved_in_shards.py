@@ -30,6 +30,9 @@ def _zero(stage: int = 3, **settings: Any) -> dict[str, Any]:
         (TRL, _zero(), True),
         (AXOLOTL, _zero(), True),
         (FULL, _zero(**{GATHERS: True}), False),
+        (TRL, _zero(gather_16bit_weights_on_model_save=True), False),
+        (TRL, _zero(stage3_gather_fp16_weights_on_model_save=True), False),
+        (TRL, _zero(stage3_gather_fp16_weights_on_model_save=False), True),
         (TRL, _zero(2), False),
         (LLAMA_FACTORY, _zero(), False),  # an adapter is gathered by itself
         ({**AXOLOTL, **LORA}, _zero(), False),

@@ -165,6 +165,14 @@ LAST_PASSES = {
     "for step in range(first, 500):": {"(step + 1) % 100 == 0": True, "step % 100 == 0": False},
     "for step in range(limit):": {"step % 100 == 99": False},
     "for step, batch in enumerate(loader, 1):": {"step % 100 == 0": False},
+    "steps = range(1, 501)\nif rank == 0:\n    steps = tqdm(steps)\nfor step in steps:": {
+        "step % 100 == 0": True,
+        "step % 300 == 0": False,
+    },
+    "steps = range(1, 501)\nif rank == 0:\n    steps = range(1, 450)\nfor step in steps:": {
+        "step % 100 == 0": False,
+    },
+    "steps = tqdm(steps)\nfor step in steps:": {"step % 100 == 0": False},
 }
 
 

@@ -39,6 +39,10 @@ import ast
 from collections.abc import Iterator
 from typing import TypeGuard
 
+from truetune.checks.config.evidence.saves_without_gathered_weights import (
+    GATHERS,
+    NAMES_OF_GATHERS,
+)
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.read_settings_in_launch_files import (
@@ -65,7 +69,6 @@ GATHERED_BY_HAND = (
 """Words of a script that saves whole weights in another way"""
 MERGED_BY_COMMAND = ("merge-weights", "merge_fsdp_weights", "zero_to_fp32")
 ADAPTER_WORDS = ("LoraConfig", "peft_config", "get_peft_model", "use_peft")
-GATHERS = "stage3_gather_16bit_weights_on_model_save"
 TRL = "trl"
 
 
@@ -121,7 +124,9 @@ class FinalSaveWritesNoWeights(CommandRule):
         # Settings of TRL that name the file themselves are judged with it: trained-weights-not-saved.
         if launch.script is None and first_set_value(launch.settings, ("deepspeed",)) is not None:
             return
-        gathers = first_set_value(launch.deepspeed, ("zero_optimization", GATHERS))
+        gathers = first_set_value(
+            launch.deepspeed, *(("zero_optimization", name) for name in NAMES_OF_GATHERS)
+        )
         gathers = gathers or first_set_value(
             launch.accelerate, ("deepspeed_config", "zero3_save_16bit_model")
         )

@@ -56,6 +56,8 @@ TRAINS = re.compile(
     re.I,
 )
 """In commands that train"""
+RATE_OF_TRAINING = re.compile(r"--(?:learning_rate|lr|num_train_epochs|epochs|lora_r)\b")
+"""Options that a training alone has: with them, its name may stand in the value of any option"""
 ELSEWHERE = re.compile(
     r"\b(?:mason\.py|beaker|gantry|sky\s+launch|kubectl|sbatch|bsub|modal\s+run|(?:docker|podman)\s+run|ray\s+job)\b"
 )
@@ -85,9 +87,9 @@ class LoopRunsOverwriteEachOther(CommandRule):
         for loop in (*find_loops(file), *_jobs_of_array(file)):
             for command in loop.commands:
                 option = next((one for one in OUTPUTS if last_option(command.words, one)), None)
-                if ELSEWHERE.search(command.text):
+                if ELSEWHERE.search(command.text) or loop.has_one_pass:
                     continue
-                if option and TRAINS.search(command.text) and RATE.search(" ".join(command.words)):
+                if option and _is_training(command) and RATE.search(" ".join(command.words)):
                     folder = last_option(command.words, option) or ""
                     yield TrainingInLoop(loop, command, option, folder)
 
@@ -106,6 +108,19 @@ class LoopRunsOverwriteEachOther(CommandRule):
                 else f"let {run.option} differ from pass to pass",
                 cases=[self.case_of_command(run.command, f"{run.option} {run.folder}")],
             )
+
+
+def _is_training(command: ShellCommand) -> bool:
+    """Does a command train? An evaluation may name a trained adapter in an option (`--adapters sft_v1,sft_v2`)."""
+    if RATE_OF_TRAINING.search(" ".join(command.words)):
+        return TRAINS.search(command.text) is not None
+    words = command.words
+    programs = [
+        word
+        for before, word in zip(("", *words), words, strict=False)
+        if word.endswith(".py") or before in ("-m", "--module") or not before.startswith("--")
+    ]
+    return TRAINS.search(" ".join(programs)) is not None
 
 
 def _jobs_of_array(file: CommandFile) -> Iterator[ShellLoop]:

@@ -46,6 +46,8 @@ SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
 SHEBANG = re.compile(r"#!\S*(?:/env )?\S*\b(?:ba|z|da)?sh\b")
 HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(?P<end>\w+)['\"]?")
 OPTION = re.compile(r"--[A-Za-z][\w-]*(?:=.*)?", re.S)
+PATTERN_OF_CASE = re.compile(r"\s*[^\s|()]+(?:\s*\|\s*[^\s|()]+)*\s*\)")
+"""`--model | -m )`: what a script does if it is started with this option"""
 
 
 class OptionsCutFromTheirCommand(CommandRule):
@@ -89,7 +91,11 @@ def _lines_of_lost_options(text: str) -> Iterator[tuple[int, str, str]]:
     is_lost_before = False
     for index, line in enumerate(lines):
         begins = line.split(maxsplit=1)[:1]
-        is_option = bool(begins) and OPTION.fullmatch(begins[0]) is not None
+        is_option = (
+            bool(begins)
+            and OPTION.fullmatch(begins[0]) is not None
+            and PATTERN_OF_CASE.match(line) is None
+        )
         why = _reason_of_cut(lines, index) if is_option and index not in inside else ""
         if why and not is_lost_before:
             yield index + 1, line, why

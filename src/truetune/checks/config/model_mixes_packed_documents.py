@@ -136,7 +136,11 @@ class ModelMixesPackedDocuments(ConfigRule):
         return age == "current"
 
     def _model_type(self) -> str | None:
-        """The model's type; None where it was not measured or is not known."""
+        """The model's type; None where it was not measured or is not known, or another program packs the rows: Axolotl
+        gives the borders to some of these models itself.
+        """
+        if self.subject.stack not in self.stacks:
+            return None
         return packed_model_type(model_config(self.subject), self.subject.spec.model or "")
 
     def _mixing_part_and_remedy(self, model_type: str) -> tuple[str, str] | None:

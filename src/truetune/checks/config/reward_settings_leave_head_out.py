@@ -56,6 +56,7 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
+from truetune.settings.row_formats import is_script_named_as_format
 
 TASK, SAVED = "lora_task_type", "lora_modules_to_save"
 DEFAULT_TASK = "CAUSAL_LM"
@@ -86,6 +87,9 @@ class RewardSettingsLeaveHeadOut(ConfigRule):
         config = self.subject
         if config.spec.training.lora is None:
             return Unmet("no adapter is trained: the head is saved with the model")
+        if is_script_named_as_format(config.path):
+            # Its LoraConfig has a task type of its own, which `adapter-leaves-head-out` reads.
+            return Unmet("the script makes its adapter itself")
         architectures = model_config(config).get("architectures") or []
         if any(CLASSIFIER in str(name) for name in architectures):
             return Unmet("the model comes with a head")

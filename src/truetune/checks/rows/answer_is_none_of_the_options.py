@@ -10,7 +10,7 @@ Reads the options of a prompt: labelled ones (`A) Paris`), and labels in words (
   (`Question.`).
 
 It fires from 3 % of the answers to prompts with options, and at least 3. Lists in words count if most answers are in
-them, or if the answers are as few as the options.
+them, or if the answers are as few as the options, and prompts share lists and answers as labels are shared.
 
 ## Why it is bad
 The model learns a second set of labels beside the one that it is asked for. Code that compares answers with the list
@@ -73,6 +73,8 @@ MIN_SHARE, MIN_ROWS = 0.03, 3
 """Share of the answers to prompts with options, and their number"""
 MIN_LISTED_SHARE = 0.5
 """Share of the answers that are in the lists of their prompts, from which a list is one of answers"""
+MIN_ROWS_PER_LABEL = 2
+"""Rows to each different list and to each different answer, from which answers outside of all lists are labels"""
 MAX_ANSWER = 40
 """Characters of an answer that may be a label"""
 ERROR_SHARE = 0.2
@@ -102,6 +104,7 @@ class AnswerIsNoneOfTheOptions(DataRule):
         self.cases: dict[str, list[Case]] = {}
         self.answers: set[str] = set()
         self.options: set[str] = set()
+        self.lists: set[tuple[str, ...]] = set()
 
     def add_batch(self, batch: Batch) -> None:
         """Count the answers of a batch that are none of the options of their prompts."""
@@ -130,6 +133,7 @@ class AnswerIsNoneOfTheOptions(DataRule):
         if len(self.answers) < MAX_DISTINCT:
             self.answers.add(normal_label(answer))
             self.options.update(map(normal_label, words))
+            self.lists.add(words)
         if answer in words:
             return None
         return OTHER_SPELLING if normal_label(answer) in map(normal_label, words) else OTHER_WORD
@@ -182,10 +186,17 @@ class AnswerIsNoneOfTheOptions(DataRule):
         yield from self._findings_of_kinds(kinds, self.worded)
 
     def _are_lists_of_answers(self) -> bool:
-        """Are the lists in words what the answers are taken from?"""
+        """Are the lists in words what the answers are taken from?
+
+        Where no answer is listed, each prompt of a text book may have a list of its own (`the point (x, y)`), and each
+        answer be another number: labels and their lists are shared by several rows.
+        """
         other = self.kinds[OTHER_WORD]
-        is_listed = self.worded - other >= MIN_LISTED_SHARE * self.worded
-        return is_listed or len(self.answers) <= len(self.options)
+        if self.worded - other >= MIN_LISTED_SHARE * self.worded:
+            return True
+        most = self.worded / MIN_ROWS_PER_LABEL
+        are_shared = len(self.lists) <= most and len(self.answers) <= most
+        return are_shared and len(self.answers) <= len(self.options)
 
     def _findings_of_kinds(self, kinds: tuple[str, ...], total: int) -> Iterator[Finding]:
         """The finding on kinds that enough of the answers have."""

@@ -104,8 +104,12 @@ class AnswersAreDamagedTexts(DataRule):
             self.rows += 1
             if self.rows > ALL_ROWS_UP_TO and self.rows % STRIDE:
                 continue
-            # Documents that a template writes are numbered sources too.
-            prompt = text_besides_answers(row) + (" [1]" if row.documents else "")
+            # Documents that a template writes are numbered sources too, and a plain text holds its own task.
+            prompt = (
+                text_besides_answers(row)
+                + (" [1]" if row.documents else "")
+                + (" task" if row.text is not None else "")
+            )
             for answer in learned_answers_of_row(row):
                 self.answers += 1
                 damage = find_damage(answer.text, prompt)

@@ -2,9 +2,9 @@
 
 ## What it does
 Reads answers that are JSON objects, and short answers to prompts that ask for a span or for exact words. A field whose
-values are usually in the prompt (60 % of the rows) is one that is copied. It fires if 15 % of its values and five of
-them have no half of their words there. It fires too if the values of two fields are swapped in 5 % of the rows and
-five: each is one that other rows have in the other field.
+values are usually in the prompt (60 % of the rows, half of these word for word) is one that is copied. It fires if 15 %
+of its values and five of them have no half of their words there. It fires too if the values of two fields are swapped
+in 5 % of the rows and five: each is one that other rows have in the other field.
 
 It also compares numbers of 9 digits and more. It fires if 15 % of those in the answers, and five, are a number of the
 prompt that a float64 or a float32 rounded (`396482715093846217` as `396482715093846208` or `3.96482715093846e+17`), or
@@ -74,6 +74,9 @@ STEM = 5
 """Characters of a word that are compared: endings differ"""
 # Dates and categories are written in another form, and are in the prompt in far less than half of the rows.
 COPIED_SHARE = 0.6
+# Queries (`title:"sea salt" year:2020`) are made of the prompt's words and are no part of it.
+WHOLE_SHARE = 0.5
+"""Share of a field's values with words of their prompts that stand there as a whole, from which they are copies"""
 # Chosen, not measured: spelling and abbreviations keep some names out of any text.
 MIN_SHARE, MIN_ROWS = 0.15, 5
 MIN_SWAPPED_SHARE = 0.05
@@ -96,6 +99,8 @@ class ExtractedValuesAreNotInThePrompt(DataRule):
         super().__init__(setup)
         self.present: Counter[str] = Counter()
         self.missing: Counter[str] = Counter()
+        self.whole: Counter[str] = Counter()
+        """Values that their prompts contain from end to end"""
         self.cases: defaultdict[str, list[Case]] = defaultdict(list)
         self.rows: list[tuple[dict[str, str], Case]] = []
         """The copied fields of a row"""
@@ -113,7 +118,7 @@ class ExtractedValuesAreNotInThePrompt(DataRule):
             prompt = text_besides_answers(row)
             values = _values_of_answer(prompt, answer.text)
             if values:
-                self._count_values(values, prompt.lower(), batch, row)
+                self._count_values(values, " ".join(prompt.lower().split()), batch, row)
             self._count_long_numbers(prompt, answer.text, batch, row)
 
     def _count_long_numbers(
@@ -135,6 +140,7 @@ class ExtractedValuesAreNotInThePrompt(DataRule):
         """Count the values of one answer."""
         for field, value in values.items():
             self.present[field] += 1
+            self.whole[field] += " ".join(value.lower().split()) in prompt
             words = {word[:STEM].lower() for word in WORD.findall(value)}
             if 2 * sum(word in prompt for word in words) >= len(words):
                 continue
@@ -163,11 +169,13 @@ class ExtractedValuesAreNotInThePrompt(DataRule):
         )
 
     def _copied_fields(self) -> list[str]:
-        """The fields whose values are usually in the prompt."""
+        """The fields whose values are usually in the prompt, most of them as a whole."""
+        held = {field: count - self.missing[field] for field, count in self.present.items()}
         return [
             field
-            for field, count in self.present.items()
-            if count - self.missing[field] >= COPIED_SHARE * count
+            for field, count in held.items()
+            if count >= COPIED_SHARE * self.present[field]
+            and self.whole[field] >= WHOLE_SHARE * count
         ]
 
     def findings(self) -> Iterator[Finding]:

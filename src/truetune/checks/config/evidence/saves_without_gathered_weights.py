@@ -22,6 +22,12 @@ from truetune.parsing.read_files_within_limits import read_bytes_within_limit
 from truetune.settings.config import Config
 
 GATHERS = "stage3_gather_16bit_weights_on_model_save"
+NAMES_OF_GATHERS = (
+    GATHERS,
+    "gather_16bit_weights_on_model_save",
+    "stage3_gather_fp16_weights_on_model_save",
+)
+"""DeepSpeed also reads the setting by its name in the code, and by its former name"""
 STATE_TYPES = ("state_dict_type", "fsdp_state_dict_type")
 PARTS = ("SHARDED_STATE_DICT", "LOCAL_STATE_DICT")
 MERGERS = (b"zero_to_fp32", b"merge-weights", b"merge_fsdp_weights", b"fp32_state_dict_from_zero")
@@ -50,21 +56,21 @@ def _ungathered_zero3(config: Config) -> UngatheredSave | None:
     settings = deepspeed_settings_of_run(config)
     if settings is None or config.spec.training.lora is not None:
         return None
-    way = ("zero_optimization", GATHERS)
     zero = settings.value.get("zero_optimization")
     if settings.get("zero_optimization", "stage") != 3 or not isinstance(zero, Mapping):
         return None
-    value = zero.get(GATHERS)
+    name = next((name for name in NAMES_OF_GATHERS if name in zero), GATHERS)
+    value = zero.get(name)
     if value not in (None, False):
         return None
     origin = "false" if value is False else "not set, and false by default"
     return UngatheredSave(
-        f"{GATHERS} is {origin} in {settings.name}: under ZeRO-3, each save writes DeepSpeed's shards and no"
+        f"{name} is {origin} in {settings.name}: under ZeRO-3, each save writes DeepSpeed's shards and no"
         " model.safetensors, so no program can load the trained model",
         f'set "{GATHERS}": true in zero_optimization of {settings.name}; for a finished run, the zero_to_fp32.py in'
         " its output folder makes whole weights of the shards",
         [
-            settings.case(*way) if value is False else settings.case("zero_optimization", "stage"),
+            settings.case("zero_optimization", name if value is False else "stage"),
             setting_case(config, config.raw.get("deepspeed"), "deepspeed")
             if settings.document is not None
             else setting_case(config, 3, "deepspeed"),

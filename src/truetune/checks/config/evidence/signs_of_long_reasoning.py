@@ -22,6 +22,8 @@ REASONS_UNLESS_SWITCHED_OFF = re.compile(
 IS_SWITCHED_OFF = re.compile(
     r"enable_thinking[\"']?\s*[:= ]\s*[\"']?(?:false|0)\b|no_think|non-?thinking", re.I
 )
+LINE_OF_COMMENT = re.compile(r"^[ \t]*#(?!#)[^\n]*", re.MULTILINE)
+"""Not `## Heading`, which prompts hold"""
 ASKED_FORMAT = re.compile(r"<think>|\bthink_format_reward\b")
 
 
@@ -45,5 +47,5 @@ def format_that_asks_for_reasoning(config: Config) -> str | None:
 
 
 def _text_of_settings(config: Config) -> str:
-    """The text of the file; of a command, which has none of its own, its settings."""
-    return config.text or str(config.raw)
+    """The text of the file without comments; of a command, which has none of its own, its settings."""
+    return LINE_OF_COMMENT.sub("", config.text) or str(config.raw)

@@ -373,8 +373,8 @@ def _position_of_sampling_loop(text: str) -> int | None:
 
 
 def _position_of_references_without_sources(text: str) -> int | None:
-    """Numbers of sources in brackets, in a text that names no source."""
-    if "[" not in text or LIST_OF_REFERENCES.search(text):
+    """Numbers of sources in brackets, in a text that names no source and is no code without fences (`hand[0]`)."""
+    if "[" not in text or LIST_OF_REFERENCES.search(text) or LOOKS_LIKE_CODE.search(text):
         return None
     marks = {one[1]: one.start() for one in REFERENCE_MARK.finditer(text)}
     return min(marks.values()) if len(marks) >= MIN_PLACES else None

@@ -21,6 +21,8 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SHOWN_PROGRESS = frozenset(("tqdm", "list", "tuple", "iter", "track", "progress_bar"))
 """Calls that give the items of their first argument"""
 RANGES = frozenset(("range", "trange"))
+MAX_NAMES = 4
+"""Names that are followed to the call behind a loop"""
 MAX_NUMBER = 10**12
 """Larger numbers count no steps: a product of many would take long"""
 ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
@@ -188,14 +190,27 @@ def _first_number_of_enumerate(module: Module, call: ast.Call) -> int | None:
 
 def _call_behind_progress(module: Module, iterated: ast.expr) -> ast.Call | None:
     """The call that gives the items of a loop, without what shows its progress; None where there is none."""
-    origins = module.flow.origins(iterated)
-    node: ast.AST | None = iterated
-    if isinstance(iterated, ast.Name):
-        is_one = len(origins) == 1 and not origins[0].path and not origins[0].element
-        node = origins[0].node if is_one else None
+    calls = set(_calls_behind_progress(module, iterated, MAX_NAMES))
+    return next(iter(calls)) if len(calls) == 1 else None
+
+
+def _calls_behind_progress(
+    module: Module, node: ast.AST | None, names: int
+) -> Iterator[ast.Call | None]:
+    """Each call that may give the items, through names that are bound again to a shown form of themselves
+    (`if is_main: steps = tqdm(steps)`); None for what is no call.
+    """
     while isinstance(node, ast.Call) and last_name_of_called(node) in SHOWN_PROGRESS and node.args:
         node = node.args[0]
-    return node if isinstance(node, ast.Call) else None
+    if not isinstance(node, ast.Name):
+        yield node if isinstance(node, ast.Call) else None
+        return
+    origins = module.flow.origins(node) if names else ()
+    if not origins:
+        yield None
+    for origin in origins:
+        is_whole = not origin.path and not origin.element
+        yield from _calls_behind_progress(module, origin.node if is_whole else None, names - 1)
 
 
 def _known_items(module: Module, iterated: ast.expr) -> KnownItems:

@@ -112,6 +112,8 @@ FAMILIES = (
         "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>",
         "<|END_OF_TURN_TOKEN|>",
         "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
+        # Command A, R7B and Tiny Aya wrap each answer in this and its end.
+        foreign=("<|START_RESPONSE|>",),
     ),
 )
 
