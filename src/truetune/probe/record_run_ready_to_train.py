@@ -422,9 +422,9 @@ def _parameter_size_before_sharding(parameter: Any) -> int:
     return int(getattr(parameter, "ds_numel", parameter.numel()))
 
 
-def _parameter_shape_before_sharding(parameter: Any) -> Sequence[int]:
+def _parameter_shape_before_sharding(parameter: Any) -> tuple[int, ...]:
     """The shape of a parameter, also where DeepSpeed has cut it up."""
-    return getattr(parameter, "ds_shape", parameter.shape)
+    return tuple(getattr(parameter, "ds_shape", parameter.shape))
 
 
 def _trainer_facts(trainer: Any, collator: Any) -> dict[str, Any]:
