@@ -71,7 +71,7 @@ class Fault(Enum):
     # data
     ROW_FORMAT_NOT_RECOGNISED = "Rows are not in a format that the trainer recognises."
     COLUMNS_MISSING_FROM_TRAINING_TEXT = "Columns of the rows do not reach the training text."
-    PICTURES_DO_NOT_REACH_MODEL = "Pictures of the rows do not reach the model as they are."
+    PICTURES_REACH_MODEL_WRONGLY = "Pictures of the rows do not reach the model as they are, or at a needless size."
     ROWS_MISSING_FROM_TRAINING = "Rows of the data never reach the training, or only few of them do."
     OWN_ROWS_HARDLY_TRAINED = "Your own rows are unused, or few among others."
     SWITCH_FOR_TESTING_LEFT_ON = "A limit or switch for test runs is left on in the training."
@@ -163,8 +163,7 @@ class Fault(Enum):
     ADAPTER_STRENGTH_DIFFERS = "The adapter is applied at another strength than in training."
     MERGE_LOSES_ADAPTER = "Merging loses the adapter or a part of it."
     # saving and resuming
-    ADAPTER_CANNOT_BE_SERVED = "An adapter does not load where it is to be served."
-    PART_OF_ADAPTER_NOT_SERVED = "An adapter is served without a part of what was trained."
+    ADAPTER_NOT_SERVED_WHOLE = "An adapter does not load where it is to be served, or without a part of it."
     BASE_ANSWERS_INSTEAD_OF_TUNED_MODEL = "The base model answers instead of the tuned one."
     WRONG_MODEL_EVALUATED = "Another model than the trained one is evaluated."
     ANSWERS_REUSED_FOR_ANOTHER_MODEL = "Stored answers of one model are scored as another's."
@@ -210,7 +209,6 @@ class Fault(Enum):
     MEMORY_SAVING_METHODS_OFF = "Methods that save GPU memory are off or inactive."
     HOST_MEMORY_TOO_SMALL = "The machine's memory, or the shared part of it, is too small for the run."
     NEEDLESS_OFFLOADING = "Weights or optimizer states are offloaded without need."
-    PICTURES_TOO_LARGE = "Pictures take far more tokens than needed."
     MODEL_NOT_QUANTIZED_AS_INTENDED = "The model, or most of it, is not quantized as intended."
     # several GPUs
     GPUS_LEFT_UNUSED = "GPUs of the machine are left unused."

@@ -29,6 +29,16 @@ NO_TEXT_SHOWS = (
     "a fine-tuning by Megatron-LM takes over",
     "the learning rate of a Megatron-LM run falls",
     "a script sets a hyperparameter as a variable",
+    # Only values show these: of rows beside their loss, of stored predictions, or of a model's own folder.
+    "stored predictions of a teacher",
+    "all pairs of an embedding model or reranker",
+    "scores of pairs are on another scale",
+    "columns are in another order than the loss",
+    "a contrastive training gets one text for each query",
+    "answers are rewarded by a model whose score head",
+    "teacher and student of a distillation have different vocabularies",
+    # A line alone does not say which of two models it puts into training mode.
+    "the teacher of a distillation is put into training mode",
     # These are seen in the rows and their pictures alone.
     "rows have more or fewer pictures than places",
     "pictures of the rows are missing, are no pictures",

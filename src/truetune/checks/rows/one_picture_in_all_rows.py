@@ -51,7 +51,7 @@ MIN_ROWS, MIN_ANSWERS = 16, 4
 
 class OnePictureInAllRows(DataRule):
     code = "ROW304"
-    fault = Fault.PICTURES_DO_NOT_REACH_MODEL
+    fault = Fault.PICTURES_REACH_MODEL_WRONGLY
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     needs_tokenizer = False

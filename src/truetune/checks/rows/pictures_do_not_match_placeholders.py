@@ -86,7 +86,7 @@ class PlacesAndMedia(NamedTuple):
 
 class PicturesDoNotMatchPlaceholders(DataRule):
     code = "ROW300"
-    fault = Fault.PICTURES_DO_NOT_REACH_MODEL
+    fault = Fault.PICTURES_REACH_MODEL_WRONGLY
     symptoms = ("nothing-is-learned",)
     severity = "error"
     needs_tokenizer = False

@@ -53,7 +53,7 @@ MISSING, UNREADABLE = "missing", "unreadable"
 
 class PicturesMissingOrUnreadable(DataRule):
     code = "ROW301"
-    fault = Fault.PICTURES_DO_NOT_REACH_MODEL
+    fault = Fault.PICTURES_REACH_MODEL_WRONGLY
     symptoms = ("nothing-is-learned",)
     severity = "error"
     needs_tokenizer = False

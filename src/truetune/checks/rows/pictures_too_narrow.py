@@ -50,7 +50,7 @@ from truetune.render.pictures.sizes_on_patch_grids import MAX_ASPECT_RATIO
 
 class PicturesTooNarrow(DataRule):
     code = "ROW302"
-    fault = Fault.PICTURES_DO_NOT_REACH_MODEL
+    fault = Fault.PICTURES_REACH_MODEL_WRONGLY
     severity = "error"
     needs_tokenizer = False
 

@@ -48,7 +48,7 @@ CLIPPED_BITS = 16
 
 class SixteenBitPicturesTurnWhite(DataRule):
     code = "ROW303"
-    fault = Fault.PICTURES_DO_NOT_REACH_MODEL
+    fault = Fault.PICTURES_REACH_MODEL_WRONGLY
     symptoms = ("nothing-is-learned",)
     severity = "warning"
     needs_tokenizer = False

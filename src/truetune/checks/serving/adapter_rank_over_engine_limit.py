@@ -50,7 +50,7 @@ from truetune.checks.serving.adapter_loading_evidence import MERGE
 
 class AdapterRankOverEngineLimit(AdapterLoadingRule):
     code = "SRV018"
-    fault = Fault.ADAPTER_CANNOT_BE_SERVED
+    fault = Fault.ADAPTER_NOT_SERVED_WHOLE
     severity = "error"
     symptoms = ("good-here-bad-there",)
     judges_refused = True

@@ -59,7 +59,7 @@ from truetune.checks.serving.adapter_loading_evidence import (
 
 class EngineLeavesOutPartOfAdapter(AdapterLoadingRule):
     code = "SRV016"
-    fault = Fault.PART_OF_ADAPTER_NOT_SERVED
+    fault = Fault.ADAPTER_NOT_SERVED_WHOLE
     severity = "error"
     symptoms = ("good-here-bad-there",)
     moot_where = ("engine-serves-nothing-of-adapter",)

@@ -58,7 +58,7 @@ from truetune.checks.serving.adapter_loading_evidence import (
 
 class EngineRefusesAdapter(AdapterLoadingRule):
     code = "SRV014"
-    fault = Fault.ADAPTER_CANNOT_BE_SERVED
+    fault = Fault.ADAPTER_NOT_SERVED_WHOLE
     severity = "error"
     symptoms = ("good-here-bad-there",)
     judges_refused = True

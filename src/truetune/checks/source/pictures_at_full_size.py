@@ -64,7 +64,7 @@ from truetune.logs.console.picture_tokens_by_printed_shapes import (
 
 class PicturesAtFullSize(SourceRule):
     code = "SRC356"
-    fault = Fault.PICTURES_TOO_LARGE
+    fault = Fault.PICTURES_REACH_MODEL_WRONGLY
     symptoms = ("out-of-memory", "slow-training")
     severity = "warning"
     looks_at = places_of_calls("processors of pictures", *PROCESSORS)

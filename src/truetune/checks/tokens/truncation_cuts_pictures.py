@@ -62,7 +62,7 @@ from truetune.render.rendering import Source
 
 class TruncationCutsPictures(DataRule):
     code = "LEN011"
-    fault = Fault.PICTURES_DO_NOT_REACH_MODEL
+    fault = Fault.PICTURES_REACH_MODEL_WRONGLY
     severity = "error"
     judges_cut = True
     by_trainer = (CUT_ACTIONS,)
