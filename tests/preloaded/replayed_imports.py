@@ -118,9 +118,12 @@ class _ReplayingLoader(importlib.abc.Loader):
         return self.recorded.module
 
     def exec_module(self, module: ModuleType) -> None:
+        # Importing a submodule sets its name here, and hides what has the same name (`datasets.utils.tqdm`, a class).
+        held = dict(vars(module))
         for name in self.recorded.imports:
             if name not in sys.modules:
                 importlib.import_module(name)
+        vars(module).update(held)
         module.__spec__ = self.spec
         if self.spec.name in READS_ENVIRONMENT:
             self.spec.loader.exec_module(module)

@@ -59,6 +59,7 @@ from trl import SFTTrainer
 tell_loaded_modules()
 import datasets
 print(datasets.config.HF_DATASETS_CACHE, transformers.trainer.__spec__.loader.__class__)
+print(datasets.utils.tqdm, datasets.io.parquet.hf_tqdm)
 print("Trainer" in vars(transformers), SFTTrainer.__mro__[1].__name__, "BertModel" in vars(transformers))
 """
 """A program that says at each of its steps what it has loaded of the packages that hooks wait for"""
