@@ -67,6 +67,11 @@ def next_step_of_report(report: Report, runs: Sequence[Mapping[str, Any]] = ()) 
         return NOTHING_TO_JUDGE
     if runs:
         return NEXT_STEPS["RunReport" if any(run["looks"] for run in runs) else "curves alone"]
+    return _next_step_of_clean_report(report)
+
+
+def _next_step_of_clean_report(report: Report) -> str:
+    """The command that follows a report without findings; empty where none does."""
     if not getattr(report, "trains", True):
         return NEXT_STEPS["code that trains nothing"]
     if not getattr(report, "writes_text", True):

@@ -41,7 +41,9 @@ Correcting config.json is safe: it changes no weight.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from truetune.checkpoint.compare_tensor_samples import map_tensor_into_memory
 from truetune.checkpoint.read_and_check_safetensors_header import StoredTensor
@@ -121,6 +123,15 @@ MIN_SCALES = 4
 """Chosen: a few may be one by chance"""
 CAPS_OF_GEMMA2 = ("attn_logit_softcapping", "final_logit_softcapping")
 SHOWN_NAMES = 4
+
+
+class Grouping(NamedTuple):
+    """How many rows of a quantized matrix have one scale, and how they are packed."""
+
+    size: int
+    """Rows of a group"""
+    rows_of_word: int
+    """Rows that one stored number of 32 bits holds: GPTQ packs along the rows, AWQ along the columns"""
 
 
 class ConfigDescribesAnotherModel(CheckpointRule):
@@ -261,30 +272,32 @@ class ConfigDescribesAnotherModel(CheckpointRule):
 
     def _finding_on_other_groups(self) -> Iterator[Finding]:
         """The finding on scales of GPTQ or AWQ whose number does not fit the size of the groups in config.json."""
-        quantization = self.subject.config.get("quantization_config")
-        values = quantization if isinstance(quantization, dict) else {}
-        method, bits, size = (values.get(key) for key in ("quant_method", "bits", "group_size"))
-        is_known = method in ("gptq", "awq") and type(bits) is int and bits in (2, 4, 8)
-        if not is_known or type(size) is not int or size < 1:
+        grouping = _configured_grouping(self.subject.config)
+        if grouping is None:
             return
-        assert isinstance(bits, int)
-        rows_of_word = 32 // bits if method == "gptq" else 1
-        different = []
-        for name, tensor in self.subject.tensors.items():
-            scales = self.subject.tensors.get(f"{name.removesuffix('.qweight')}.scales")
+        different = dict(self._matrices_of_other_groups(grouping))
+        if not different:
+            return
+        name, size = next(iter(different.items()))
+        yield self.finding(
+            f"config.json says group_size {grouping.size}, but {name} has scales for groups of {size}:"
+            " the stored numbers are multiplied with the scales of other groups",
+            f'set "group_size": {size} in quantization_config, as the weights were quantized',
+            cases=[Case(f"{matrix}: groups of {group}") for matrix, group in different.items()],
+            count=len(different),
+        )
+
+    def _matrices_of_other_groups(self, grouping: Grouping) -> Iterator[tuple[str, int]]:
+        """Names of the matrices that have another number of scales, and the size of the groups that they have."""
+        tensors = self.subject.tensors
+        for name, tensor in tensors.items():
+            scales = tensors.get(f"{name.removesuffix('.qweight')}.scales")
             if not name.endswith(".qweight") or scales is None or len(tensor.shape) != 2:
                 continue
-            rows = tensor.shape[0] * rows_of_word
-            if scales.shape[0] != -(-rows // size):
-                different.append((name, rows // max(1, scales.shape[0])))
-        if different:
-            yield self.finding(
-                f"config.json says group_size {size}, but {different[0][0]} has scales for groups of {different[0][1]}:"
-                " the stored numbers are multiplied with the scales of other groups",
-                f'set "group_size": {different[0][1]} in quantization_config, as the weights were quantized',
-                cases=[Case(f"{name}: groups of {group}") for name, group in different],
-                count=len(different),
-            )
+            rows = tensor.shape[0] * grouping.rows_of_word
+            groups = math.ceil(rows / grouping.size)
+            if scales.shape[0] != groups:
+                yield name, rows // max(1, scales.shape[0])
 
     def _finding_on_scales_of_one(self) -> Iterator[Finding]:
         """The finding on 8-bit matrices whose scales are all one: they were never filled in."""
@@ -373,3 +386,17 @@ def _listed(names: Sequence[str]) -> str:
     """Some names, and how many there are besides."""
     more = f" and {len(names) - SHOWN_NAMES:,} more" if len(names) > SHOWN_NAMES else ""
     return ", ".join(names[:SHOWN_NAMES]) + more
+
+
+def _configured_grouping(config: Mapping[str, Any]) -> Grouping | None:
+    """The groups that config.json describes for GPTQ or AWQ; None where it describes none, or others."""
+    quantization = config.get("quantization_config")
+    if not isinstance(quantization, dict):
+        return None
+    method, bits, size = (quantization.get(key) for key in ("quant_method", "bits", "group_size"))
+    if method not in ("gptq", "awq") or bits not in (2, 4, 8):
+        return None
+    # -1 means one group for the whole column.
+    if type(size) is not int or size < 1:
+        return None
+    return Grouping(size, 32 // int(bits) if method == "gptq" else 1)

@@ -100,10 +100,19 @@ def _judge_rows_of_chats(
     rest = tuple(path for path in run.data if path not in tokenized)
     if not rest:
         return of_ids
-    of_rows = judge_rows(run.model_copy(update={"data": rest}), seen, progress)
-    if of_rows is not None and of_ids is not None:
+    return _judge_rows_beside_ids(run.model_copy(update={"data": rest}), of_ids, seen, progress)
+
+
+def _judge_rows_beside_ids(
+    run: RunSpec, of_ids: Report | None, seen: PathsCheck, progress: Progress | None
+) -> Report | None:
+    """Judge the rows of a run that has token ids beside them; the report on the ids is added to `seen`."""
+    of_rows = judge_rows(run, seen, progress)
+    if of_rows is None:
+        return of_ids
+    if of_ids is not None:
         seen.add(of_ids)
-    return of_rows or of_ids
+    return of_rows
 
 
 def _judge_retrieval_rows(run: RunSpec, seen: PathsCheck) -> tuple[RunSpec, Report | None]:
