@@ -64,6 +64,7 @@ UNNAMED = frozenset(
         "gradients-clipped-at-each-micro-batch",
         "model-inside-the-adapter-saved",
         "shots-among-the-evaluated-rows",
+        "texts-cut-by-the-embedding-model",
         "policy-loss-with-wrong-sign",
         "reward-grows-with-the-distance",
         "own-sampling-distorts-answers",

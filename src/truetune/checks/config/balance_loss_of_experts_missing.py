@@ -62,7 +62,10 @@ SWITCH = "output_router_logits"
 STACKS_THAT_SWITCH_IT_ON = ("trl", "truetune")
 """TRL from 1.7 on, where the model has the loss"""
 STACKS = ("trl", "transformers", "axolotl", "llama-factory", "truetune")
-NO_EXPERTS = Unmet("its model is no mixture of experts, or is of a type that was not measured")
+NO_EXPERTS = Unmet(
+    "its model is no mixture of experts, or is of a type that was not measured",
+    "run the training with `truetune run`, which says what is trained",
+)
 
 
 class BalanceLossOfExpertsMissing(ConfigRule):
