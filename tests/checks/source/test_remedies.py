@@ -65,6 +65,10 @@ UNNAMED = frozenset(
         "model-inside-the-adapter-saved",
         "shots-among-the-evaluated-rows",
         "texts-cut-by-the-embedding-model",
+        # Another model is to be named, or the same operation is to be done to both sides.
+        "reward-model-with-a-random-head",
+        "teacher-of-another-vocabulary",
+        "temperature-on-one-side-of-a-distillation",
         "policy-loss-with-wrong-sign",
         "reward-grows-with-the-distance",
         "own-sampling-distorts-answers",

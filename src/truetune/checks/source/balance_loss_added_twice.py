@@ -91,7 +91,7 @@ class BalanceLossAddedTwice(SourceRule):
             if balanced & whole:
                 yield self.finding(
                     f"outputs.{LOSS} holds {BALANCE} already, times router_aux_loss_coef: here it is added again",
-                    f"leave {BALANCE} out of the sum, and set router_aux_loss_coef in the model's config",
+                    f"leave {BALANCE} out of the sum (the config's router_aux_loss_coef is its factor)",
                     cases=[case_of_node(module, node)],
                 )
 

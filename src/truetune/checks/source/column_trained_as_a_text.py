@@ -34,7 +34,7 @@ rows = Dataset.from_list([
     {"anchor": "When do you open?", "positive": "We open at nine.", "source": "faq"},
     {"anchor": "Where is the station?", "positive": "Next to the church.", "source": "mail"},
 ])
-rows = rows.select_columns(["anchor", "positive"])
+rows = rows.remove_columns("source")
 loss = losses.MultipleNegativesRankingLoss(model)
 SentenceTransformerTrainer(model=model, train_dataset=rows, loss=loss).train()
 ```
@@ -98,7 +98,7 @@ class ColumnTrainedAsAText(SourceRule):
                 yield self.finding(
                     f"the column {name} is trained as {role}: sentence-transformers takes every column but label and"
                     " score as a text",
-                    f'remove it before the trainer is made: dataset.remove_columns("{name}")',
+                    f'drop it before the trainer is made: dataset.remove_columns("{name}")',
                     cases=cases_of_training(module, training, training.rows),
                     count=len(training.rows),
                     total=len(training.rows),

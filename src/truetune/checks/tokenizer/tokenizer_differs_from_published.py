@@ -9,8 +9,8 @@ puts another token before each text.
 ## Why it is bad
 Each id is valid and stands for another piece of text than the model was trained with. Two vocabularies of 32,000 tokens
 differ in nearly all of them. With another pattern for numbers, words or spaces, the model gets pieces that it rarely
-saw. A control token with a new id has a row that was never trained. Nothing fails: the loss begins higher, and answers
-are worse than they could be.
+saw. A control token with a new id has a row that was never trained. Nothing fails: the loss begins higher, and fewer
+answers are right.
 
 ## Example
 ```yaml
