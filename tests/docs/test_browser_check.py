@@ -154,7 +154,7 @@ def test_a_chat_is_shown_as_the_command_shows_it(page: Page, family: str, tmp_pa
     learned = [token for example in expected for token in example if token[3]]
     assert learned
     assert findings_in_page(page) == findings_of_command(folder, rows)
-    assert page.query_selector(".not-judged") is None
+    assert page.query_selector(".not-judged") is None, page.inner_text(".not-judged")
 
 
 def test_faults_of_a_row_are_found_as_the_command_finds_them(page: Page, tmp_path: Path) -> None:

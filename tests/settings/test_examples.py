@@ -51,7 +51,14 @@ def test_llama_factory_data_is_found_and_read(llama_factory: dict[Path, Config])
         for config in llama_factory.values()
     }
     looked_at = {form for form in forms if form[0]}
-    assert {format for _, format, _ in looked_at} == {"alpaca", "preference", "kto", "text"}
+    # Chats are the rows with pictures; they were not read before.
+    assert {format for _, format, _ in looked_at} == {
+        "alpaca",
+        "preference",
+        "kto",
+        "text",
+        "messages",
+    }
     for data, format, columns in looked_at:
         rows = list(read_conversations(data, format=format, columns=dict(columns)))
         assert rows

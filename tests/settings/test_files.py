@@ -49,7 +49,7 @@ def test_paths_stand_against_the_file(tmp_path: Path) -> None:
 def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "truetune.yaml"
     path.write_text(
-        "data: a.jsonl\neval-data: []\ntokenizer: x\nmodel: y\nformat: alpaca\nmap: {answer:"
+        "data: a.jsonl\neval-data: []\ntokenizer: x\nmodel: y\nmedia-dir: p\nformat: alpaca\nmap: {answer:"
         " output}\ntemplate: rag\ntemplate-kwargs: {enable_thinking: false, a-b: 1}\nlearn: {what:"
         " last, tool-calls: false, reasoning: false}\nhistory: single\nmask-by:"
         " response-marker\nresponse-marker: '### Answer:'\nappend-eos: true\nmax-length:"
@@ -98,7 +98,7 @@ def test_a_key_without_a_value_is_not_set(tmp_path: Path) -> None:
             "zzz: 1",
             (
                 "there is no setting zzz; there are data, eval_data, tokenizer, model, format and"
-                " 15 more; "
+                " 16 more; "
             ),
         ),
         ("use_lora: true", "there is no setting use_lora; write training: {lora: {r: 16}}"),

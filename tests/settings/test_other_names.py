@@ -58,7 +58,7 @@ MOST = 200
         ),
         (
             "api_key: 'a secret, with: spaces'",
-            "there are data, eval_data, tokenizer, model, format and 15 more",
+            "there are data, eval_data, tokenizer, model, format and 16 more",
         ),
     ],
 )

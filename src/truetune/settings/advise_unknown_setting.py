@@ -91,6 +91,7 @@ FIELD_OF_OTHER_NAME: Mapping[str, str] = {
     **dict.fromkeys(("alpha",), "training.lora.lora_alpha"),
     **dict.fromkeys(("dropout",), "training.lora.lora_dropout"),
     **dict.fromkeys(("lora_target", "lora_target_modules", "targets", "target"), "training.lora.target_modules"),
+    "lora_target_parameters": "training.lora.target_parameters",
     **dict.fromkeys(("lora_modules_to_save", "additional_target"), "training.lora.modules_to_save"),
     **dict.fromkeys(("peft_use_rslora", "rslora"), "training.lora.use_rslora"),
     **dict.fromkeys(("peft_use_dora", "dora"), "training.lora.use_dora"),

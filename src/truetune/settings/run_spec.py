@@ -112,10 +112,10 @@ class RunSpec(_Part):
     """A tokenizer folder, or the name of a model in the local hub cache."""
     model: str | None = None
     """The folder of config.json and the weights, where it is not the tokenizer's."""
-    media_dir: str | None = None
-    """The folder that relative paths of pictures in the rows begin at. They are looked for beside the data too."""
     format: Annotated[FormatName, AfterValidator(require_known_format)] | None = None
     """The format of the rows; found by their columns when None."""
+    media_dir: str | None = None
+    """The folder that relative paths of pictures in the rows begin at. They are looked for beside the data too."""
     map: dict[str, str] = Field(default_factory=dict)
     """Column names: what truetune calls it -> what the file calls it (`answer=output`). Inside messages:
     `message.role=from`, `message.content=value`, `role.assistant=agent,bot`."""

@@ -135,7 +135,7 @@ class EmbeddingModelUsedOtherwise(SourceRule):
         prompt = folder.prompts["query"]
         yield self.finding(
             f"the model was saved with the prompt {prompt!r} for queries, but every text is encoded without one",
-            'encode queries with encode_query, and texts with encode_document, or name the prompts (prompt_name="query")',
+            'encode queries with encode_query, and texts with encode_document, or name prompts (prompt_name="query")',
             cases=[
                 case_of_node(module, calls[0].node),
                 Case(

@@ -158,11 +158,11 @@ class TokenizerDiffersFromPublished(DataRule):
         """The token that this file puts before each text and the published one does not; "" where there is none."""
         if not vocabulary.special:
             return ""
-        plain, whole = (
-            self.tokenizer.backend.encode("a", add_special_tokens=adds).tokens
-            for adds in (False, True)
-        )
-        start = whole[0] if len(whole) > len(plain) and whole[: len(plain)] != plain else ""
+        backend = self.tokenizer.backend
+        plain, whole = (backend.encode("a", add_special_tokens=adds).ids for adds in (False, True))
+        if len(whole) <= len(plain) or whole[: len(plain)] == plain:
+            return ""
+        start = str(backend.id_to_token(whole[0]))
         return start if start != vocabulary.start else ""
 
     @cached_property

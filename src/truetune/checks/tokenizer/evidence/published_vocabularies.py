@@ -357,10 +357,10 @@ def probes_split_otherwise(backend: Any, vocabulary: PublishedVocabulary) -> dic
         # Words that a user added to the vocabulary are one token on purpose.
         if any(content in text for content in added):
             continue
-        encoding = backend.encode(text, add_special_tokens=False)
+        ids = backend.encode(text, add_special_tokens=False).ids
         count, _, digest = published.partition(":")
-        if digest_of_ids(encoding.ids[-int(count) :]) != digest:
-            different[what] = encoding.tokens
+        if digest_of_ids(ids[-int(count) :]) != digest:
+            different[what] = [str(backend.id_to_token(id)) for id in ids]
     return different
 
 
