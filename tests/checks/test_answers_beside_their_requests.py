@@ -177,6 +177,8 @@ REASONING = "answer-contradicts-its-reasoning"
         ("<think>It is 1,2{i} in all.</think>The answer is 12{i}.", set()),
         ("<think>Let me see {i}.</think>It is a warm day, and the sea is calm.", set()),
         ("<think>A may be right, but the answer is B.</think>B) rock", set()),
+        ("<think>30 and {i} hours, less 24, get 9.</think>9:00.", set()),
+        ("<think>Three of {i} are quarters.</think>3/4", set()),
     ],
 )  # fmt: skip
 def test_reasoning_beside_answers(tmp_path: Path, answer: str, rule: set[str]) -> None:

@@ -210,6 +210,8 @@ def test_what_a_policys_log_shows(
     ("rows", "perplexity", "rule"),
     [
         (1, math.exp, "eval-without-loss"),
+        # An evaluator of its own reads the rows: the Trainer was given none.
+        (0, math.exp, None),
         (64, lambda loss: 38.0, "score-at-worst-falling-or-nan"),
         (64, lambda loss: math.inf, "score-at-worst-falling-or-nan"),
         (64, math.exp, None),

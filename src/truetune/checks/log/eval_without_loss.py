@@ -111,6 +111,9 @@ class EvalWithoutLoss(LogRule):
         speed = self.subject.curve("eval_samples_per_second").finite()
         if runtime.step.size != speed.step.size or not np.array_equal(runtime.step, speed.step):
             return
+        # An evaluator of its own reads its rows itself: the Trainer, which was given none, writes 0.0 rows a second.
+        if not speed.value.any():
+            return
         rows = runtime.value * speed.value
         # Both are rounded: of very short times, nothing follows.
         if float(runtime.value.min()) < MIN_SECONDS or float(rows.max()) >= MIN_ROWS:

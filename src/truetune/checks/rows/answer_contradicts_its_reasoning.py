@@ -67,8 +67,9 @@ from truetune.encoding.row_fingerprints import text_of
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "thought")
 THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>(.*?)</\1>(.*)", re.DOTALL)
+# A part of a time, a date or a fraction (`9:00`, `3/4`) is no number of its own: reasoning says it in other words.
 NUMBER = re.compile(
-    r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?![\w])|(?<=[$\u20ac\u00a3])\d[\d,]*(?:\.\d+)?"
+    r"(?<![\w.])(?<!\d[:/])-?\d[\d,]*(?:\.\d+)?(?!\w|[:/]\d)|(?<=[$\u20ac\u00a3])\d[\d,]*(?:\.\d+)?"
 )
 RESULT = re.compile(
     r"\\boxed\{\s*\\?\$?(-?\d[\d,]*(?:\.\d+)?)\s*(?:\\%|%)?\s*\}|####\s*\$?(-?\d[\d,]*(?:\.\d+)?)"
