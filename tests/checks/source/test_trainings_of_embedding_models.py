@@ -135,6 +135,49 @@ def test_names_that_tell_another_order_are_found(columns: tuple[str, ...]) -> No
     )
 
 
+HUB = "from datasets import load_dataset\nrows = load_dataset('a/b', split='train')\n"
+WRITTEN = "def written(row):\n    return {{{}}}\nrows = rows.map(written, remove_columns={})\n"
+WRONG = "'query': row['q'], 'hard_negative': row['n'], 'passage': row['p']"
+RIGHT = "'query': row['q'], 'passage': row['p'], 'hard_negative': row['n']"
+ALL = "rows.column_names"
+ORDERS_BY_CODE = {
+    "a function": (HUB + WRITTEN.format(WRONG, ALL), 1),
+    "a function and a split": (
+        HUB + WRITTEN.format(WRONG, ALL) + "rows = rows.train_test_split(0.1)['train'].shuffle()\n",
+        1,
+    ),
+    "a lambda": (
+        HUB + f"rows = rows.map(lambda row: {{{WRONG}}}, remove_columns={ALL})\n",
+        1,
+    ),
+    "chosen columns": (HUB + "rows = rows.select_columns(['answer', 'question'])\n", 1),
+    "lists": ("rows = Dataset.from_dict({'positive': read('p'), 'anchor': read('a')})\n", 1),
+    "a list": (
+        "rows = Dataset.from_list([{'answer': a, 'question': q} for q, a in read('x')])\n",
+        1,
+    ),
+    "the right order": (HUB + WRITTEN.format(RIGHT, ALL), 0),
+    "a function and chosen columns": (
+        HUB
+        + WRITTEN.format(WRONG, ALL)
+        + "rows = rows.select_columns(['query', 'passage', 'hard_negative'])\n",
+        0,
+    ),
+    "columns that stay": (HUB + WRITTEN.format(WRONG, "['q', 'n']"), 0),
+    "keys that are not known": (HUB + WRITTEN.format("**row, " + WRONG, ALL), 0),
+    "lists in the right order": (
+        "rows = Dataset.from_dict({'anchor': read('a'), 'positive': read('p'), 'label': read('l')})\n",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("way", ORDERS_BY_CODE)
+def test_the_code_tells_the_order_where_the_rows_are_not_there(way: str) -> None:
+    body, count = ORDERS_BY_CODE[way]
+    assert len(messages("columns-out-of-the-order-of-the-loss", body + RANK)) == count
+
+
 def test_chosen_columns_are_in_the_order_that_they_are_chosen_in() -> None:
     body = (
         rows_of("answer", "question")
