@@ -115,6 +115,45 @@ def test_labels_that_a_loss_takes_are_fine(way: str) -> None:
     assert messages("scores-outside-the-range-of-the-loss", FIT[way]) == []
 
 
+RATED = """
+from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
+import csv
+with open("pairs.csv") as file:
+    rated = [(row["a"], row["b"], float(row["rating"]){}) for row in csv.DictReader(file)]
+dev, train = rated[:20], rated[20:]
+examples = [InputExample(texts=[a, b], label=rating) for a, b, rating in train]
+evaluator = EmbeddingSimilarityEvaluator(
+    [a for a, _, _ in dev], [b for _, b, _ in dev], [r{} for _, _, r in dev]
+)
+model.fit(train_objectives=[(DataLoader(examples, batch_size=4), losses.{}(model))], evaluator=evaluator)
+"""
+FILES = """
+from datasets import load_dataset
+from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
+rows = load_dataset({}, data_files="pairs.csv", split="train").train_test_split(0.1)
+scores = [score / 5 for score in rows["test"]["score"]]
+evaluator = EmbeddingSimilarityEvaluator(rows["test"]["a"], rows["test"]["b"], scores=scores)
+rows = rows["train"]
+"""
+COSINE = TRAIN.format(loss="CosineSimilarityLoss(model)")
+DIVIDED = {
+    "examples": (RATED.format("", " / 5.0", "CosineSimilarityLoss"), 1),
+    "a file for the trainer": (FILES.format("'csv'") + COSINE, 1),
+    "both": (RATED.format(" / 5.0", "", "CosineSimilarityLoss"), 0),
+    "both apart": (FILES.format("'csv'") + "rows = rows.map(lambda r: {'score': r['score'] / 5})\n" + COSINE, 0),
+    "a product": (RATED.format(" * 0.2", " / 5.0", "CosineSimilarityLoss"), 0),
+    "an order": (RATED.format("", " / 5.0", "CoSENTLoss"), 0),
+    "rows of a hub": (FILES.format("'a/b'") + COSINE, 0),
+    "another file": (RATED.format("", " / 5.0", "CosineSimilarityLoss") + "more = open('more.csv')\n", 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", DIVIDED)
+def test_scores_that_the_evaluator_alone_gets_divided(way: str) -> None:
+    body, count = DIVIDED[way]
+    assert len(messages("scores-outside-the-range-of-the-loss", body)) == count
+
+
 RANK = TRAIN.format(loss="MultipleNegativesRankingLoss(model)")
 ORDERS = {
     ("answer", "question"): 1,
