@@ -2,10 +2,10 @@
 
 ## What it does
 Follows a script with its rows up to the trainer of sentence-transformers. Where the rows are not there, it reads the
-columns off the code (`select_columns`, `from_dict`, a `map` that writes all columns). The loss takes columns by their order and
-not by their names: first the query, then the text that fits it, then those that do not. It fires if names say
-otherwise: a `positive`, `answer`, `passage` or `document` first, a `negative` second, a `query`, `anchor` or
-`question` later.
+columns off the code (`select_columns`, `from_dict`, a `map` that writes all columns). The loss takes columns by their
+order and not by their names: first the query, then the text that fits it, then those that do not. It fires if names say
+otherwise: a `positive`, `answer`, `passage` or `document` first, a `negative` second, a `query`, `anchor` or `question`
+later.
 
 ## Why it is bad
 With the answer first, the model learns to find the question for an answer. With a negative second, it learns to draw

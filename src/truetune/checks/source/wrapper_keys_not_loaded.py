@@ -6,8 +6,8 @@ Looks for `torch.save` of the `state_dict()` of a model that is wrapped (`Distri
 and for `load_state_dict(..., strict=False)` of a file of that name that `torch.load` reads, in the same script or in
 another one of the folder. A load that keeps only the names that the model has (`{k: v for k, v in saved.items() if k in
 own}`) skips as much. A file that the command names (`torch.load(sys.argv[1])["model"]`) counts as the one that a script
-of the folder saves under the same entry from the same base. It does not report code that removes the prefix (`replace("module.", "")`, `.module.state_dict()`,
-`unwrap_model`), or extracts the part.
+of the folder saves under the same entry from the same base. It does not report code that removes the prefix
+(`replace("module.", "")`, `.module.state_dict()`, `unwrap_model`), or extracts the part.
 
 ## Why it is bad
 The wrapper's names begin with `module.` (`_orig_mod.` after `torch.compile`), and the plain model has none of them.

@@ -84,11 +84,15 @@ def _writes(module: Module, mode: ast.expr | None) -> bool:
 
 def _scalings(module: Module, by: float) -> Iterator[ast.AST]:
     """The divisions of a file, but for joined paths, and its products with the inverse of a number."""
-    for node in (*module.nodes(ast.BinOp), *module.nodes(ast.AugAssign)):
-        second = node.value if isinstance(node, ast.AugAssign) else node.right
+    operations: list[tuple[ast.AST, ast.operator, ast.expr]] = [
+        *((node, node.op, node.right) for node in module.nodes(ast.BinOp)),
+        *((node, node.op, node.value) for node in module.nodes(ast.AugAssign)),
+    ]
+    for node, operator, second in operations:
         value = second.value if isinstance(second, ast.Constant) else None
-        if isinstance(node.op, ast.Div):
-            if not isinstance(value, str) and not isinstance(second, ast.JoinedStr):
-                yield node
-        elif isinstance(node.op, ast.Mult) and isinstance(value, float) and value * by == 1:
+        is_path = isinstance(value, str) or isinstance(second, ast.JoinedStr)
+        is_inverse = isinstance(value, float) and value * by == 1
+        if (isinstance(operator, ast.Div) and not is_path) or (
+            isinstance(operator, ast.Mult) and is_inverse
+        ):
             yield node
