@@ -62,6 +62,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.columns_read_by_collator_or_loss import (
     FORWARD_METHODS,
+    NodeByKey,
     columns_read_by_collator,
     columns_read_by_loss,
 )
@@ -103,6 +104,8 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        if module.mentions(*CHOOSES_COLUMNS):
+            return
         for call in module.calls(*READS_ARGUMENTS):
             settings = module.flow.producing_call(call.argument(1, "args"))
             model = module.flow.producing_call(call.argument(0, "model"))
@@ -112,13 +115,7 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
             kept = _columns_kept_by_label_names(module, settings)
             if kept is None:
                 continue
-            if module.mentions(*CHOOSES_COLUMNS):
-                continue
-            collator = call.argument(2, "data_collator")
-            if collator is not None and not _is_collator_of_transformers(module, collator):
-                reader, read = "the collator", columns_read_by_collator(module, collator)
-            else:
-                reader, read = "compute_loss", columns_read_by_loss(module, call)
+            reader, read = _reader_and_columns(module, call)
             lost = {
                 key: node
                 for key, node in read.items()
@@ -149,6 +146,14 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
                 safe=False,
             ),
         )
+
+
+def _reader_and_columns(module: Module, trainer: Call) -> tuple[str, NodeByKey]:
+    """What reads the columns of the rows, in words, and the columns that it reads."""
+    collator = trainer.argument(2, "data_collator")
+    if collator is None or _is_collator_of_transformers(module, collator):
+        return "compute_loss", columns_read_by_loss(module, trainer)
+    return "the collator", columns_read_by_collator(module, collator)
 
 
 def _is_collator_of_transformers(module: Module, collator: ast.expr) -> bool:

@@ -136,32 +136,35 @@ def shots_drawn_for_each_row(module: Module) -> Iterator[SharedShots]:
 def _draws_of_shots(home: ast.For | ast.FunctionDef) -> Iterator[ast.Call]:
     """The draws of examples in a loop or function that drops none of them again: `shots = random.sample(rows, 4)`."""
     for node in ast.walk(home):
-        draw = node.value if isinstance(node, ast.Assign) else None
-        if not isinstance(node, ast.Assign) or not isinstance(draw, ast.Call):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
             continue
-        names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-        is_draw = last_name_of_called(draw) == "sample" and len(draw.args) > 1
-        if not is_draw or not any(SHOTS_NAME.search(name) for name in names):
+        draw = node.value
+        if last_name_of_called(draw) != "sample" or len(draw.args) < 2:
             continue
-        examples = {part.id for part in ast.walk(node.targets[0]) if isinstance(part, ast.Name)}
-        if not _may_drop_examples(home, examples):
+        is_of_shots = any(SHOTS_NAME.search(name) for name in _names_in(node))
+        if is_of_shots and not _may_drop_examples(home, _names_in(node.targets[0])):
             yield draw
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    """The names that stand in some code."""
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _may_drop_examples(home: ast.For | ast.FunctionDef, examples: set[str]) -> bool:
     """May some examples be dropped: are they, or items of a list, compared or taken out of it?"""
+    items = set(examples)
     for part in ast.walk(home):
-        if isinstance(part, ast.comprehension) or (isinstance(part, ast.For) and part is not home):
-            target = ast.walk(part.target)
-            examples = examples | {one.id for one in target if isinstance(one, ast.Name)}
-    return any(
-        (isinstance(part, ast.Call) and last_name_of_called(part) in DROPS)
-        or (
-            isinstance(part, ast.Compare)
-            and any(isinstance(one, ast.Name) and one.id in examples for one in ast.walk(part))
-        )
-        for part in ast.walk(home)
-    )
+        if isinstance(part, ast.comprehension | ast.For) and part is not home:
+            items |= _names_in(part.target)
+    return any(_drops_or_compares(part, items) for part in ast.walk(home))
+
+
+def _drops_or_compares(part: ast.AST, items: set[str]) -> bool:
+    """Is it a call that takes something out of a list, or a comparison of one of these items?"""
+    if isinstance(part, ast.Call):
+        return last_name_of_called(part) in DROPS
+    return isinstance(part, ast.Compare) and not items.isdisjoint(_names_in(part))
 
 
 def _draws_of_called_function(
@@ -169,10 +172,7 @@ def _draws_of_called_function(
 ) -> list[tuple[ast.Call, ast.expr]]:
     """The draws of a function that gets the row of a loop, each with what the loop calls the rows it draws from."""
     function = module.flow.function_called(call.func)
-    row = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
-    given = [*call.args, *(one.value for one in call.keywords)]
-    gets_row = any(isinstance(one, ast.Name) and one.id in row for one in given)
-    if not isinstance(function, ast.FunctionDef) or not gets_row:
+    if not isinstance(function, ast.FunctionDef) or not _gets_row_of_loop(loop, call):
         return []
     values = dict(zip((one.arg for one in function.args.args), call.args, strict=False))
     values |= {one.arg: one.value for one in call.keywords if one.arg is not None}
@@ -182,6 +182,13 @@ def _draws_of_called_function(
         for draw, pool in pools
         if isinstance(pool, ast.Name) and pool.id in values
     ]
+
+
+def _gets_row_of_loop(loop: ast.For, call: ast.Call) -> bool:
+    """Is the row of a loop an argument of a call?"""
+    row = _names_in(loop.target)
+    values = [*call.args, *(one.value for one in call.keywords)]
+    return any(isinstance(one, ast.Name) and one.id in row for one in values)
 
 
 def _iterates_same_list(module: Module, loop: ast.For, pool: ast.expr) -> bool:
