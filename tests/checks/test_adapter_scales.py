@@ -74,11 +74,18 @@ STACKS = {
     "unsloth": ("train.py", UNSLOTH),
     "loop": ("train.py", LOOP),
 }
-HIGH = [(64, 256, True, 1e-4), (16, 512, False, 2e-4), (128, 512, True, 1e-4)]
+HIGH = [
+    (64, 256, True, 1e-4),
+    (16, 512, False, 2e-4),
+    (128, 512, True, 1e-4),
+    # Twice the rank, as without rsLoRA.
+    (256, 512, True, 2e-4),
+]
 USUAL = [
     (16, 32, False, 2e-4),
     (64, 16, True, 2e-4),
     (64, 128, True, 1e-4),
+    (128, 256, True, 2e-4),
     (128, 256, False, 2e-4),
     (256, 256, True, 2e-5),
     (8, 64, False, 1e-4),

@@ -223,7 +223,7 @@ def _is_lora_scale_unusually_low(values: Values) -> bool:
 
 
 def _is_scaled_rate_high_at_usual_rank(values: Values) -> bool:
-    """Is scale times learning rate high, at a rank that is no special one and an alpha above twice the rank?
+    """Is scale times learning rate high for what lora_alpha is to the rank, at a rank that is no special one?
 
     At rank 1 a scale of 32 is published with rates up to 1e-3, for there a step changes one direction alone (LoRA
     Without Regret).
@@ -233,8 +233,9 @@ def _is_scaled_rate_high_at_usual_rank(values: Values) -> bool:
     alpha = parse_setting_number(values.get("training.lora.lora_alpha"))
     if product is None or rank is None or alpha is None:
         return False
-    # Twice the rank is what recipes give, with rsLoRA at high ranks as well.
-    return product >= STRONGEST and rank >= MIN_RANK and alpha > 2 * rank
+    # Twice the rank is what recipes give, with rsLoRA at high ranks as well; of it only what is far out is named.
+    strongest = STRONGEST if alpha > 2 * rank else STRONGEST_OF_RECIPES
+    return product >= strongest and rank >= MIN_RANK
 
 
 def _is_sampling(values: Values) -> bool:
@@ -288,6 +289,9 @@ HIGHEST_SCALE = 2 * MAX_PUBLISHED_SCALE
 """Chosen, not measured: twice what is published, so that a bold scale alone is not named"""
 STRONGEST = 2e-3
 """Scale times rate: 8 times 2e-4 is published (0.0016), for adapters on answers"""
+STRONGEST_OF_RECIPES = 5e-3
+"""The same for an alpha of at most twice the rank, which only rsLoRA makes a high scale. Public files have up to 0.0045
+(r 128, alpha 256 at 2e-4); chosen above that, three times what is published for answers"""
 MIN_RANK = 8
 """Rank from which on the published scales hold. Chosen: 8 is the lowest rank in common use, and the default of PEFT"""
 

@@ -28,8 +28,73 @@ shots = render(rows[:4])
 for start in range(0, len(rows), 16):
     print(model.generate(shots, rows[start:start + 16]))
 """,
+    "drawn for each row": """
+for row in rows:
+    shots = random.sample(rows, 4)
+    print(ask(shots, row))
+""",
+    "drawn for each row by a function": """
+def prompt_of(item, pool, shots, rng):
+    examples = rng.sample(pool, shots)
+    return "".join(render(one, True) for one in examples) + render(item, False)
+
+test = read("test.jsonl")
+pool = test
+for item in tqdm(test):
+    answer = ask(prompt_of(item, pool, 5, random.Random(3)))
+    if not answer:
+        continue
+    print(answer == item["answer"])
+""",
+    "drawn for each row, by name": """
+def prompt_of(item, pool):
+    few_shot = random.sample(pool, 3)
+    return render(few_shot, item)
+
+for n, item in enumerate(rows):
+    print(model.generate(prompt_of(item, pool=rows)))
+""",
 }
 RIGHT = {
+    "drawn for each row from other rows": """
+def prompt_of(item, pool, shots):
+    examples = random.sample(pool, shots)
+    return render(examples, item)
+
+test = read("test.jsonl")
+pool = read("dev.jsonl")
+for item in test:
+    print(ask(prompt_of(item, pool, 5)))
+""",
+    "drawn for each row, without it": """
+def prompt_of(item, pool, shots):
+    examples = [one for one in random.sample(pool, shots + 1) if one is not item][:shots]
+    return render(examples, item)
+
+for item in rows:
+    print(ask(prompt_of(item, rows, 5)))
+""",
+    "drawn for each row, then dropped": """
+for item in rows:
+    shots = random.sample(rows, 5)
+    if item in shots:
+        shots.remove(item)
+    print(ask(shots, item))
+""",
+    "drawn for each row from the others": """
+for item in rows:
+    others = [one for one in rows if one["id"] != item["id"]]
+    shots = random.sample(others, 5)
+    print(ask(shots, item))
+""",
+    "drawn in a function that does not get the row": """
+def introduction(pool):
+    shots = random.sample(pool, 5)
+    return render(shots)
+
+for seed in range(100):
+    print(ask(introduction(rows)))
+""",
     "the others for each row": """
 shots = rows[:4]
 for i, row in enumerate(rows):

@@ -293,6 +293,17 @@ def test_healthy_code_is_left_alone(rule: str, text: str, tmp_path: Path) -> Non
     assert found(text, tmp_path, rule) == []
 
 
+WEIGHTED = """
+class Weighted(transformers.Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        weight = inputs.pop("weight", None)
+        return model(**inputs).loss if weight is None else (model(**inputs).loss * weight).mean()
+def collate(rows):
+    batch = tok.pad(rows)
+    batch["weight"] = torch.ones(len(rows))
+    return batch
+Weighted(model=model, args=transformers.TrainingArguments("o"), {})
+"""
 BROKEN = {
     "rendered-text-tokenized-again": [
         "t = tok\nkw = dict(tokenize=False)\ns = t.apply_chat_template(m, **kw)\nt.encode(s)",
@@ -383,6 +394,8 @@ BROKEN = {
             " r['weight']\ntransformers.Trainer(model=model,"
             " args=transformers.TrainingArguments('o'), data_collator=C())"
         ),
+        WEIGHTED.format("data_collator=transformers.DataCollatorWithPadding(tok)"),
+        WEIGHTED.format("data_collator=transformers.default_data_collator"),
     ],
 }
 
@@ -392,3 +405,22 @@ BROKEN = {
 )
 def test_broken_code_is_found(rule: str, text: str, tmp_path: Path) -> None:
     assert len(found(text, tmp_path, rule)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WEIGHTED.format("data_collator=collate"),
+        WEIGHTED.format("data_collator=transformers.default_data_collator").replace(
+            '"o"', '"o", remove_unused_columns=False'
+        ),
+        WEIGHTED.format("data_collator=transformers.default_data_collator").replace(
+            "def compute_loss",
+            "def _remove_unused_columns(self, rows, description=None):\n"
+            "        return rows\n"
+            "    def compute_loss",
+        ),
+    ],
+)
+def test_columns_that_reach_the_loss_are_no_fault(text: str, tmp_path: Path) -> None:
+    assert found(text, tmp_path, "remove-unused-columns-drops-input") == []

@@ -115,6 +115,45 @@ def test_labels_that_a_loss_takes_are_fine(way: str) -> None:
     assert messages("scores-outside-the-range-of-the-loss", FIT[way]) == []
 
 
+RATED = """
+from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
+import csv
+with open("pairs.csv") as file:
+    rated = [(row["a"], row["b"], float(row["rating"]){}) for row in csv.DictReader(file)]
+dev, train = rated[:20], rated[20:]
+examples = [InputExample(texts=[a, b], label=rating) for a, b, rating in train]
+evaluator = EmbeddingSimilarityEvaluator(
+    [a for a, _, _ in dev], [b for _, b, _ in dev], [r{} for _, _, r in dev]
+)
+model.fit(train_objectives=[(DataLoader(examples, batch_size=4), losses.{}(model))], evaluator=evaluator)
+"""
+FILES = """
+from datasets import load_dataset
+from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
+rows = load_dataset({}, data_files="pairs.csv", split="train").train_test_split(0.1)
+scores = [score / 5 for score in rows["test"]["score"]]
+evaluator = EmbeddingSimilarityEvaluator(rows["test"]["a"], rows["test"]["b"], scores=scores)
+rows = rows["train"]
+"""
+COSINE = TRAIN.format(loss="CosineSimilarityLoss(model)")
+DIVIDED = {
+    "examples": (RATED.format("", " / 5.0", "CosineSimilarityLoss"), 1),
+    "a file for the trainer": (FILES.format("'csv'") + COSINE, 1),
+    "both": (RATED.format(" / 5.0", "", "CosineSimilarityLoss"), 0),
+    "both apart": (FILES.format("'csv'") + "rows = rows.map(lambda r: {'score': r['score'] / 5})\n" + COSINE, 0),
+    "a product": (RATED.format(" * 0.2", " / 5.0", "CosineSimilarityLoss"), 0),
+    "an order": (RATED.format("", " / 5.0", "CoSENTLoss"), 0),
+    "rows of a hub": (FILES.format("'a/b'") + COSINE, 0),
+    "another file": (RATED.format("", " / 5.0", "CosineSimilarityLoss") + "more = open('more.csv')\n", 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", DIVIDED)
+def test_scores_that_the_evaluator_alone_gets_divided(way: str) -> None:
+    body, count = DIVIDED[way]
+    assert len(messages("scores-outside-the-range-of-the-loss", body)) == count
+
+
 RANK = TRAIN.format(loss="MultipleNegativesRankingLoss(model)")
 ORDERS = {
     ("answer", "question"): 1,
@@ -133,6 +172,49 @@ def test_names_that_tell_another_order_are_found(columns: tuple[str, ...]) -> No
         len(messages("columns-out-of-the-order-of-the-loss", rows_of(*columns) + RANK))
         == ORDERS[columns]
     )
+
+
+HUB = "from datasets import load_dataset\nrows = load_dataset('a/b', split='train')\n"
+WRITTEN = "def written(row):\n    return {{{}}}\nrows = rows.map(written, remove_columns={})\n"
+WRONG = "'query': row['q'], 'hard_negative': row['n'], 'passage': row['p']"
+RIGHT = "'query': row['q'], 'passage': row['p'], 'hard_negative': row['n']"
+ALL = "rows.column_names"
+ORDERS_BY_CODE = {
+    "a function": (HUB + WRITTEN.format(WRONG, ALL), 1),
+    "a function and a split": (
+        HUB + WRITTEN.format(WRONG, ALL) + "rows = rows.train_test_split(0.1)['train'].shuffle()\n",
+        1,
+    ),
+    "a lambda": (
+        HUB + f"rows = rows.map(lambda row: {{{WRONG}}}, remove_columns={ALL})\n",
+        1,
+    ),
+    "chosen columns": (HUB + "rows = rows.select_columns(['answer', 'question'])\n", 1),
+    "lists": ("rows = Dataset.from_dict({'positive': read('p'), 'anchor': read('a')})\n", 1),
+    "a list": (
+        "rows = Dataset.from_list([{'answer': a, 'question': q} for q, a in read('x')])\n",
+        1,
+    ),
+    "the right order": (HUB + WRITTEN.format(RIGHT, ALL), 0),
+    "a function and chosen columns": (
+        HUB
+        + WRITTEN.format(WRONG, ALL)
+        + "rows = rows.select_columns(['query', 'passage', 'hard_negative'])\n",
+        0,
+    ),
+    "columns that stay": (HUB + WRITTEN.format(WRONG, "['q', 'n']"), 0),
+    "keys that are not known": (HUB + WRITTEN.format("**row, " + WRONG, ALL), 0),
+    "lists in the right order": (
+        "rows = Dataset.from_dict({'anchor': read('a'), 'positive': read('p'), 'label': read('l')})\n",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("way", ORDERS_BY_CODE)
+def test_the_code_tells_the_order_where_the_rows_are_not_there(way: str) -> None:
+    body, count = ORDERS_BY_CODE[way]
+    assert len(messages("columns-out-of-the-order-of-the-loss", body + RANK)) == count
 
 
 def test_chosen_columns_are_in_the_order_that_they_are_chosen_in() -> None:

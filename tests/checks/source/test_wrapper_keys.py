@@ -54,6 +54,46 @@ def test_names_of_a_wrapper(saved: str, file: str, load: str, count: int, tmp_pa
     assert len(findings) == count
 
 
+NAMED = """
+import argparse, sys
+import torch
+from transformers import AutoModelForCausalLM
+parser = argparse.ArgumentParser()
+parser.add_argument("--checkpoint", required=True)
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained("{}").to("cuda")
+state = torch.load({}, map_location="cpu")
+{}
+"""
+OF_MODEL = "model.load_state_dict(state['model'], strict=False)"
+WRAPPED_ENTRY, PLAIN_ENTRY = "{'model': model.state_dict()}", "{'model': model.module.state_dict()}"
+
+
+@pytest.mark.parametrize(
+    ("saved", "base", "file", "load", "count"),
+    [
+        (WRAPPED_ENTRY, "some/base", "sys.argv[1]", OF_MODEL, 1),
+        (WRAPPED_ENTRY, "some/base", "args.checkpoint", OF_MODEL, 1),
+        (WRAPPED_ENTRY, "some/base", "find_newest()", OF_MODEL, 0),
+        (WRAPPED_ENTRY, "other/base", "sys.argv[1]", OF_MODEL, 0),
+        (PLAIN_ENTRY, "some/base", "sys.argv[1]", OF_MODEL, 0),
+        (WRAPPED_ENTRY, "some/base", "sys.argv[1]", "model.load_state_dict(state['model'])", 0),
+        (WRAPPED_ENTRY, "some/base", "sys.argv[1]", OF_ENTRY, 0),
+        ("model.state_dict()", "some/base", "sys.argv[1]", LENIENT, 0),
+    ],
+)
+def test_a_file_that_the_command_names(
+    saved: str, base: str, file: str, load: str, count: int, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(TRAIN.format(saved), encoding="utf-8")
+    (tmp_path / "ask.py").write_text(NAMED.format(base, file, load), encoding="utf-8")
+    findings = lint([tmp_path / "ask.py"], select=["wrapper-keys-not-loaded"]).findings
+    assert len(findings) == count
+    (tmp_path / "train_plain.py").write_text(TRAIN.format(PLAIN_ENTRY), encoding="utf-8")
+    # The command may name a file of the other training.
+    assert not lint([tmp_path / "ask.py"], select=["wrapper-keys-not-loaded"]).findings
+
+
 COMPILED = """
 import os
 import torch

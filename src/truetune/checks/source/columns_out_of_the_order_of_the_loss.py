@@ -1,10 +1,11 @@
 """Columns are in another order than the loss of the embedding model takes them.
 
 ## What it does
-Follows a script with its rows up to the trainer of sentence-transformers. The loss takes columns by their order and
-not by their names: first the query, then the text that fits it, then those that do not. It fires if names say
-otherwise: a `positive`, `answer`, `passage` or `document` first, a `negative` second, a `query`, `anchor` or
-`question` later.
+Follows a script with its rows up to the trainer of sentence-transformers. Where the rows are not there, it reads the
+columns off the code (`select_columns`, `from_dict`, a `map` that writes all columns). The loss takes columns by their
+order and not by their names: first the query, then the text that fits it, then those that do not. It fires if names say
+otherwise: a `positive`, `answer`, `passage` or `document` first, a `negative` second, a `query`, `anchor` or `question`
+later.
 
 ## Why it is bad
 With the answer first, the model learns to find the question for an answer. With a negative second, it learns to draw
@@ -50,6 +51,7 @@ SentenceTransformerTrainer(model=model, train_dataset=rows, loss=loss).train()
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from truetune.checks.examined_code_places import CodePlaces
@@ -57,10 +59,15 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_of_embedding_rows import cases_of_training
+from truetune.checks.source.evidence.columns_written_in_code import columns_written_in_code
 from truetune.checks.source.evidence.embedding_trainings import (
+    TRAINERS,
+    EmbeddingTraining,
     embedding_trainings,
     places_that_train_embeddings,
+    texts_among_columns,
 )
+from truetune.source.parsed_source_file import Module
 
 QUERIES = ("anchor", "query", "queries", "question", "premise_query")
 FITTING = ("positive", "pos", "answer", "response", "passage", "document", "doc", "context")
@@ -87,7 +94,7 @@ class ColumnsOutOfTheOrderOfTheLoss(SourceRule):
         """Findings on columns whose names tell another order."""
         module = self.subject
         for training in embedding_trainings(module):
-            names = training.columns
+            names = training.columns or _texts_by_code(module, training)
             wrong = [name for place, name in enumerate(names) if _is_out_of_place(name, place)]
             if not training.facts.has_order or not _is_order_told(names) or not wrong:
                 continue
@@ -100,6 +107,15 @@ class ColumnsOutOfTheOrderOfTheLoss(SourceRule):
                 severity="error" if pushes_away else "warning",
                 cases=cases_of_training(module, training, training.rows),
             )
+
+
+def _texts_by_code(module: Module, training: EmbeddingTraining) -> tuple[str, ...]:
+    """The columns of the texts as the code writes them, where the rows are not known; empty if it tells none."""
+    node = training.call.node
+    if training.rows or not isinstance(node, ast.Call) or not training.call.named(*TRAINERS):
+        return ()
+    rows = module.flow.call(node).argument(2, "train_dataset")
+    return texts_among_columns(columns_written_in_code(module, rows))
 
 
 def _place(name: str) -> int | None:

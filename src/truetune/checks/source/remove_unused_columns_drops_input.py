@@ -2,7 +2,8 @@
 
 ## What it does
 Compares the keys that a `Trainer`'s collator or `compute_loss` reads with the parameters of models, if
-`remove_unused_columns` is on (the default).
+`remove_unused_columns` is on (the default). `compute_loss` is judged beside a collator of transformers, or none: a
+collator of the script may make what the loss reads.
 
 ## Why it is bad
 The Trainer keeps only columns that are parameters of the model's `forward`. A `row.get("weight", 1.0)` then always
@@ -61,6 +62,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node, fix_of_changes
 from truetune.checks.source.evidence.columns_read_by_collator_or_loss import (
     FORWARD_METHODS,
+    NodeByKey,
     columns_read_by_collator,
     columns_read_by_loss,
 )
@@ -81,6 +83,13 @@ TEXT_MODELS = tuple(
 """Classes of which it is known what their forward takes"""
 
 
+CHOOSES_COLUMNS = (
+    "_signature_columns",
+    "_set_signature_columns_if_needed",
+    "_remove_unused_columns",
+    "_get_collator_with_removed_columns",
+)
+"""What a script sets or overrides to choose itself which columns the Trainer keeps"""
 READS_ARGUMENTS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 
 
@@ -95,6 +104,8 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        if module.mentions(*CHOOSES_COLUMNS):
+            return
         for call in module.calls(*READS_ARGUMENTS):
             settings = module.flow.producing_call(call.argument(1, "args"))
             model = module.flow.producing_call(call.argument(0, "model"))
@@ -104,11 +115,7 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
             kept = _columns_kept_by_label_names(module, settings)
             if kept is None:
                 continue
-            collator = call.argument(2, "data_collator")
-            if collator is not None:
-                reader, read = "the collator", columns_read_by_collator(module, collator)
-            else:
-                reader, read = "compute_loss", columns_read_by_loss(module, call)
+            reader, read = _reader_and_columns(module, call)
             lost = {
                 key: node
                 for key, node in read.items()
@@ -139,6 +146,25 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
                 safe=False,
             ),
         )
+
+
+def _reader_and_columns(module: Module, trainer: Call) -> tuple[str, NodeByKey]:
+    """What reads the columns of the rows, in words, and the columns that it reads."""
+    collator = trainer.argument(2, "data_collator")
+    if collator is None or _is_collator_of_transformers(module, collator):
+        return "compute_loss", columns_read_by_loss(module, trainer)
+    return "the collator", columns_read_by_collator(module, collator)
+
+
+def _is_collator_of_transformers(module: Module, collator: ast.expr) -> bool:
+    """Is a collator one of transformers, which adds no column of a project to the batch?
+
+    One of the project may make what the loss reads.
+    """
+    made = module.flow.producing_call(collator)
+    if made is not None:
+        return made.named("transformers.DataCollator*")
+    return module.flow.name(collator) == "transformers.default_data_collator"
 
 
 def _columns_kept_by_label_names(module: Module, settings: Call) -> list[object] | None:

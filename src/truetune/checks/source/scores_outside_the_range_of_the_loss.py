@@ -4,7 +4,8 @@
 Follows a script with its rows up to the trainer of sentence-transformers, or to `fit`. It compares the labels with
 what the loss takes: -1 to 1 for CosineSimilarityLoss, 0 to 1 for BinaryCrossEntropyLoss, 0 and 1 for ContrastiveLoss
 and OnlineContrastiveLoss, whole numbers for SoftmaxLoss and CrossEntropyLoss. CoSENTLoss and AnglELoss take any
-numbers. It also fires if all labels of a loss that compares single pairs are equal.
+numbers. It also fires if all labels of a loss that compares single pairs are equal. Where the rows are not there, it
+fires if the script divides the scores for the evaluator alone.
 
 ## Why it is bad
 A cosine can't be 4. The nearest is 1, so CosineSimilarityLoss draws all pairs with scores above 1 together, whatever
@@ -60,6 +61,7 @@ from truetune.checks.examined_code_places import CodePlaces
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.cases_and_fixes_of_nodes import case_of_node
 from truetune.checks.source.evidence.cases_of_embedding_rows import cases_of_training
 from truetune.checks.source.evidence.embedding_trainings import (
     EmbeddingTraining,
@@ -67,6 +69,9 @@ from truetune.checks.source.evidence.embedding_trainings import (
     embedding_trainings,
     number_of_label,
     places_that_train_embeddings,
+)
+from truetune.checks.source.evidence.scores_divided_for_evaluation_alone import (
+    scores_divided_for_evaluation_alone,
 )
 from truetune.source.parsed_source_file import Module
 
@@ -98,6 +103,8 @@ class ScoresOutsideTheRangeOfTheLoss(SourceRule):
                 yield self._finding_on_scale(module, training, unfit)
             elif _are_all_equal(training):
                 yield self._finding_on_equal_labels(module, training)
+            elif not training.rows and training.facts.labels in RANGES:
+                yield from self._findings_on_evaluator(module, training)
 
     def _finding_on_scale(
         self, module: Module, training: EmbeddingTraining, unfit: list[TrainedRow]
@@ -112,6 +119,25 @@ class ScoresOutsideTheRangeOfTheLoss(SourceRule):
             cases=cases_of_training(module, training, unfit),
             count=len(unfit),
             total=len(training.rows),
+        )
+
+    def _findings_on_evaluator(
+        self, module: Module, training: EmbeddingTraining
+    ) -> Iterator[Finding]:
+        """The finding that the evaluator alone gets divided scores, where the rows are not known."""
+        divided = scores_divided_for_evaluation_alone(module)
+        if divided is None:
+            return
+        wanted, remedy = _wanted_and_remedy(training, divided.by)
+        yield self.finding(
+            f"{training.loss} takes {wanted}, but the labels are trained as they are read: only the evaluator gets"
+            f" them divided by {divided.by:g}",
+            remedy,
+            severity="warning",
+            cases=[
+                case_of_node(module, training.loss_call.node),
+                case_of_node(module, divided.node),
+            ],
         )
 
     def _finding_on_equal_labels(self, module: Module, training: EmbeddingTraining) -> Finding:

@@ -2,7 +2,8 @@ r"""The few-shot examples of an evaluation are among the evaluated rows: their a
 
 ## What it does
 Looks at few-shot examples (`shots`, `demonstrations`) that are the first rows of a list or data set, or sampled from
-it, and at loops of the same file that evaluate a model on all of its rows. It fires if nothing removes the examples.
+it once or for each row, and at loops of the same file that evaluate a model on all of its rows. It fires if nothing
+removes the examples.
 
 ## Why it is bad
 For each of these rows the prompt contains the question with its answer. With 4 examples and 50 rows, up to 8 points of
@@ -65,6 +66,9 @@ ASKS = re.compile(
 SHOWING = frozenset(("print", "pprint", "info", "debug", "display"))
 """Calls that only show what they are given"""
 
+DROPS = frozenset(("remove", "pop", "discard", "filter"))
+"""Calls that take something out of a list"""
+
 
 class SharedShots(NamedTuple):
     """Examples that are among the rows which are asked."""
@@ -110,6 +114,95 @@ def shots_among_asked_rows(module: Module) -> Iterator[SharedShots]:
             if _asks_a_model(loop) and not _are_examples_only_printed(module, node.targets[0]):
                 yield SharedShots(taken, loop, rows)
                 break
+
+
+def shots_drawn_for_each_row(module: Module) -> Iterator[SharedShots]:
+    """The examples that are drawn for each row from all rows of a loop, in the loop or in a function that it calls.
+
+    The row that is asked may be among them, and those of the other rows are shown in any case.
+    """
+    for loop in module.nodes(ast.For):
+        if not _asks_a_model(loop):
+            continue
+        candidates = [(draw, draw.args[0]) for draw in _draws_of_shots(loop)]
+        for call in (part for part in ast.walk(loop) if isinstance(part, ast.Call)):
+            candidates += _draws_of_called_function(module, loop, call)
+        for draw, pool in candidates:
+            if _iterates_same_list(module, loop, pool):
+                yield SharedShots(draw, loop, ast.unparse(pool))
+                break
+
+
+def _draws_of_shots(home: ast.For | ast.FunctionDef) -> Iterator[ast.Call]:
+    """The draws of examples in a loop or function that drops none of them again: `shots = random.sample(rows, 4)`."""
+    for node in ast.walk(home):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        draw = node.value
+        if last_name_of_called(draw) != "sample" or len(draw.args) < 2:
+            continue
+        is_of_shots = any(SHOTS_NAME.search(name) for name in _names_in(node))
+        if is_of_shots and not _may_drop_examples(home, _names_in(node.targets[0])):
+            yield draw
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    """The names that stand in some code."""
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _may_drop_examples(home: ast.For | ast.FunctionDef, examples: set[str]) -> bool:
+    """May some examples be dropped: are they, or items of a list, compared or taken out of it?"""
+    items = set(examples)
+    for part in ast.walk(home):
+        if isinstance(part, ast.comprehension | ast.For) and part is not home:
+            items |= _names_in(part.target)
+    return any(_drops_or_compares(part, items) for part in ast.walk(home))
+
+
+def _drops_or_compares(part: ast.AST, items: set[str]) -> bool:
+    """Is it a call that takes something out of a list, or a comparison of one of these items?"""
+    if isinstance(part, ast.Call):
+        return last_name_of_called(part) in DROPS
+    return isinstance(part, ast.Compare) and not items.isdisjoint(_names_in(part))
+
+
+def _draws_of_called_function(
+    module: Module, loop: ast.For, call: ast.Call
+) -> list[tuple[ast.Call, ast.expr]]:
+    """The draws of a function that gets the row of a loop, each with what the loop calls the rows it draws from."""
+    function = module.flow.function_called(call.func)
+    if not isinstance(function, ast.FunctionDef) or not _gets_row_of_loop(loop, call):
+        return []
+    values = dict(zip((one.arg for one in function.args.args), call.args, strict=False))
+    values |= {one.arg: one.value for one in call.keywords if one.arg is not None}
+    pools = ((draw, draw.args[0]) for draw in _draws_of_shots(function))
+    return [
+        (draw, values[pool.id])
+        for draw, pool in pools
+        if isinstance(pool, ast.Name) and pool.id in values
+    ]
+
+
+def _gets_row_of_loop(loop: ast.For, call: ast.Call) -> bool:
+    """Is the row of a loop an argument of a call?"""
+    row = _names_in(loop.target)
+    values = [*call.args, *(one.value for one in call.keywords)]
+    return any(isinstance(one, ast.Name) and one.id in row for one in values)
+
+
+def _iterates_same_list(module: Module, loop: ast.For, pool: ast.expr) -> bool:
+    """Are the rows that are drawn from those of a loop, also under a second name: `pool = test`?"""
+    if not isinstance(pool, ast.Name):
+        return False
+    set_to = [
+        node.value
+        for node in module.nodes(ast.Assign)
+        if any(isinstance(one, ast.Name) and one.id == pool.id for one in node.targets)
+    ]
+    other = set_to[0] if len(set_to) == 1 else None
+    names = [pool.id, *([other.id] if isinstance(other, ast.Name) else [])]
+    return any(_iterates_all(loop.iter, name) for name in names)
 
 
 def _asks_a_model(loop: ast.For) -> bool:
@@ -172,12 +265,18 @@ def _compares_row(test: ast.Compare, names: set[str]) -> bool:
     return len(compared) == len(sides) and any(one in names for one in compared)
 
 
+def places_that_take_shots(module: Module) -> Iterator[object]:
+    """The places of a file that take few-shot examples from rows, once or for each row."""
+    yield from shots_of_file(module)
+    yield from shots_drawn_for_each_row(module)
+
+
 class ShotsAmongTheEvaluatedRows(SourceRule):
     code = "SRC478"
     fault = Fault.ANSWER_READABLE_FROM_PROMPT
     symptoms = ("odd-metrics",)
     severity = "warning"
-    looks_at = CodePlaces("few-shot examples that are taken from rows", shots_of_file)
+    looks_at = CodePlaces("few-shot examples that are taken from rows", places_that_take_shots)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -190,4 +289,11 @@ class ShotsAmongTheEvaluatedRows(SourceRule):
                     case_of_node(module, shared.shots),
                     case_of_node(module, shared.loop.iter),
                 ],
+            )
+        for drawn in shots_drawn_for_each_row(module):
+            yield self.finding(
+                f"the few-shot examples of each row are drawn from {drawn.rows}, which are the rows that are evaluated:"
+                " the row itself, with its answer, may be among them",
+                f"draw the examples from the training rows, or from {drawn.rows} without the row that is asked",
+                cases=[case_of_node(module, drawn.shots), case_of_node(module, drawn.loop.iter)],
             )

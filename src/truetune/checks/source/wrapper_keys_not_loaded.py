@@ -5,8 +5,9 @@ Looks for `torch.save` of the `state_dict()` of a model that is wrapped (`Distri
 `torch.compile`, a LoRA of peft), or of a dictionary that contains it as a part (`{"model": ..., "optimizer": ...}`),
 and for `load_state_dict(..., strict=False)` of a file of that name that `torch.load` reads, in the same script or in
 another one of the folder. A load that keeps only the names that the model has (`{k: v for k, v in saved.items() if k in
-own}`) skips as much. It does not report code that removes the prefix (`replace("module.", "")`, `.module.state_dict()`,
-`unwrap_model`), or extracts the part.
+own}`) skips as much. A file that the command names (`torch.load(sys.argv[1])["model"]`) counts as the one that a script
+of the folder saves under the same entry from the same base. It does not report code that removes the prefix
+(`replace("module.", "")`, `.module.state_dict()`, `unwrap_model`), or extracts the part.
 
 ## Why it is bad
 The wrapper's names begin with `module.` (`_orig_mod.` after `torch.compile`), and the plain model has none of them.
@@ -102,6 +103,8 @@ class SavedState(NamedTuple):
     remedy: str
     entry: str = ""
     """The entry of the file that it is; empty where it is all of it"""
+    base: tuple[str, ...] = ()
+    """What the wrapped model is loaded from; empty where it is not known"""
 
 
 class LoadedState(NamedTuple):
@@ -110,8 +113,12 @@ class LoadedState(NamedTuple):
     names: list[str]
     """The names of its file"""
     entry: str
+    base: tuple[str, ...] = ()
+    """What the model is loaded from, where the user names the file in the command; otherwise empty"""
 
 
+SAME_MODEL = ("cuda", "to", "cpu", "float", "half", "bfloat16", "train", "eval")
+"""Methods of a model that give the model itself"""
 LOADING_FUNCTIONS = ("torch.load", "safetensors.torch.load_file")
 
 
@@ -171,12 +178,15 @@ class WrapperKeysNotLoaded(SourceRule):
             (call, _loaded_state(module, call))
             for call in _non_strict_load_state_dict_calls(module)
         ]
-        if not any(state.names for _, state in states) or any(
+        if not any(state.names or state.base for _, state in states) or any(
             map(_mentions_or_strips_wrapper_prefix, module.self_and_files_run_together)
         ):
             return
         saved = list(_states_saved_from_wrappers_nearby(module))
+        plain = _entries_saved_from_plain_models_nearby(module)
         for call, loaded in states:
+            if loaded.base and loaded.entry in plain:
+                continue  # The command may name a file of that training.
             fitting = next((one for one in saved if _matches_saved(loaded, one)), None)
             if fitting is not None:
                 stays = _random_weights_note(module, call)
@@ -195,9 +205,13 @@ def _describe_omission(module: Module, load: Call) -> str:
 
 
 def _matches_saved(loaded: LoadedState, saved: SavedState) -> bool:
-    """Is the loaded state the one that was saved, by the names of the file and of its entry?"""
+    """Is the loaded state the one that was saved, by the names of the file and of its entry?
+
+    A file that the command names is that of the training of the same base beside it, if it has the same entry.
+    """
     is_file = bool(loaded.names) and all(map(saved.name.fullmatch, loaded.names))
-    return is_file and loaded.entry == saved.entry
+    is_of_base = bool(loaded.base) and loaded.base == saved.base and bool(loaded.entry)
+    return (is_file or is_of_base) and loaded.entry == saved.entry
 
 
 def _loaded_state(module: Module, load: Call) -> LoadedState:
@@ -215,7 +229,40 @@ def _loaded_state(module: Module, load: Call) -> LoadedState:
     if _prefix_of_wrapped_model(module, load.receiver) is not None:
         return LoadedState([], "")
     file = maker.argument(0, "f") or maker.keywords.get("filename")
-    return LoadedState(_file_names_without_folder(module, file), entry)
+    names = _file_names_without_folder(module, file)
+    is_named_by_user = file is not None and not names and _is_argument_of_command(module, file)
+    base = _base_of_model(module, load.receiver) if is_named_by_user else ()
+    return LoadedState(names, entry, base)
+
+
+def _is_argument_of_command(module: Module, file: ast.expr) -> bool:
+    """Is a file what the command names: `sys.argv[1]`, or `args.checkpoint` without a default?"""
+    nodes = [file, *(origin.node for origin in module.flow.origins(file))]
+    return any(
+        isinstance(node, ast.Subscript) and module.flow.name(node.value) == "sys.argv"
+        for node in nodes
+    ) or any(
+        isinstance(node, ast.Attribute)
+        and (made := module.flow.producing_call(node.value)) is not None
+        and made.method == "parse_args"
+        for node in nodes
+    )
+
+
+def _base_of_model(module: Module, model: ast.expr) -> tuple[str, ...]:
+    """The names of what `from_pretrained` loads a model from, also inside a wrapper; empty where they are not known."""
+    for _ in range(MAX_DEPTH):
+        call = module.flow.producing_call(model)
+        if call is None:
+            return ()
+        if call.method == "from_pretrained" or call.named("*.from_pretrained"):
+            return tuple(possible_texts(module, call.argument(0, "pretrained_model_name_or_path")))
+        is_wrapper = _prefix_of_wrapper_call(module, call.node) is not None
+        inside = call.argument(0, "module") if is_wrapper else call.receiver
+        if inside is None or not (is_wrapper or call.method in SAME_MODEL):
+            return ()
+        model = inside
+    return ()
 
 
 def _file_names_without_folder(module: Module, node: ast.expr | None, depth: int = 0) -> list[str]:
@@ -290,6 +337,17 @@ def _states_saved_from_wrappers_nearby(module: Module) -> Iterator[SavedState]:
             yield from _saved_states_without_plain_weight_names(other)
 
 
+def _entries_saved_from_plain_models_nearby(module: Module) -> frozenset[str]:
+    """The entries under which this file, and the scripts beside it that train, save states of plain models."""
+    return frozenset(
+        entry
+        for home in (module, *training_scripts_beside(module))
+        for call in home.calls("torch.save")
+        for entry, model in _models_whose_state_is_saved(home, call.argument(0, "obj"))
+        if _prefix_of_wrapped_model(home, model) is None
+    )
+
+
 def _saved_states_without_plain_weight_names(module: Module) -> Iterator[SavedState]:
     """The states that a file saves from wrappers or among other parts, under names of which something is known."""
     for call in module.calls("torch.save", "safetensors.torch.save_file"):
@@ -304,7 +362,8 @@ def _saved_states_without_plain_weight_names(module: Module) -> Iterator[SavedSt
         for entry, model in _models_whose_state_is_saved(module, saved):
             prefix = _prefix_of_wrapped_model(module, model)
             if prefix is not None:
-                yield _state_with_wrapper_prefix(case, prefix, name, entry)
+                base = _base_of_model(module, model)
+                yield _state_with_wrapper_prefix(case, prefix, name, entry)._replace(base=base)
     for call in module.calls("safetensors.torch.save_model"):
         wrapped, name = (
             call.argument(0, "model"),

@@ -9,7 +9,7 @@ training has no rows, and only its settings can be judged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -220,9 +220,16 @@ def _columns_and_rows(rows: Value | None) -> tuple[tuple[str, ...], tuple[Traine
 
 def _texts_and_label_of_row(row: Row) -> tuple[tuple[str, ...], str | None]:
     """The columns that are taken as texts, in their order, and the one that is the label."""
-    names = [str(name) for name in row.entries if name != NOT_A_TEXT]
+    names = [str(name) for name in row.entries]
     label = next((name for name in LABEL_COLUMNS if name in names), None)
-    return tuple(name for name in names if name != label), label
+    return texts_among_columns(names), label
+
+
+def texts_among_columns(names: Iterable[str]) -> tuple[str, ...]:
+    """The columns that are taken as texts, in their order: all but the label and the name of the data set."""
+    columns = [name for name in names if name != NOT_A_TEXT]
+    label = next((name for name in LABEL_COLUMNS if name in columns), None)
+    return tuple(name for name in columns if name != label)
 
 
 def _row_of_table(row: Row, texts: tuple[str, ...], label: str | None) -> TrainedRow | None:
