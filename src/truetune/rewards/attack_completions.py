@@ -39,7 +39,7 @@ BLOCK_OF_PYTHON = re.compile(
 PYTHON_ALONE = re.compile(r"\s*(?:def \w+\(|class \w+|import \w|from \w[\w.]* import |@\w)")
 WORD_OF_PYTHON = re.compile(r"^[ \t]*(?:def|class|import|from|return|print|for|while|if) ?\b", re.M)
 EARLY_EXIT = "import sys\n\nsys.exit(0)"
-"""A program that ends well before the tests that are written behind it"""
+"""A program that ends well before the tests that are written after it"""
 REPEATS = 20
 """Times that the right answer is repeated. Chosen, not measured: a function that counts matches shows it at two"""
 SENTENCES = (

@@ -77,7 +77,7 @@ class RewardPaysWrongAnswers(PaidCompletionRule):
         yield from self._finding_on_early_exit()
 
     def _finding_on_early_exit(self) -> Iterator[Finding]:
-        """The finding on programs that are paid although they end before the tests that are written behind them."""
+        """The finding on programs that are paid although they end before the tests that are written after them."""
         tried_completions = self.subject.tried_of_kinds("early exit")
         paid = paid_of(tried_completions)
         if not paid:
@@ -85,7 +85,7 @@ class RewardPaysWrongAnswers(PaidCompletionRule):
         yield self.finding(
             f"{self.subject.name} pays for programs that end before their tests run (sys.exit(0)) as for right ones, in"
             f" {rows_of(paid):,} of {rows_of(tried_completions):,} rows: the policy learns to write them",
-            "print a random mark behind the tests, and pay only where it is the last line of the output: an exit code"
+            "print a random mark after the tests, and pay only where it is the last line of the output: an exit code"
             " of 0 does not say that the tests ran",
             severity=self.severity_of(paid, rows_of(paid) / rows_of(tried_completions)),
             cases=cases_of_tried(paid),
