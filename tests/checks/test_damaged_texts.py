@@ -209,6 +209,7 @@ def test_published_sets_have_none(tmp_path: Path, name: str) -> None:
         "The essay is clear. It lacks examples. The end is weak.\nScore: 7",
         "Open the mail first.\nReply\nSave\nThen close it.",
         "3. Mai 1990",
+        "8325. And please be quick.",
         "2. Paris",
         "1969: The first people walk on the moon. They stay for a day.",
         "The rose is red. It has no thorn\nand bends toward the early morn\nthe wind is low. It can not see\n"

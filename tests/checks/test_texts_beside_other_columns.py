@@ -13,7 +13,10 @@ import pytest
 from tests.checks.test_answers_beside_their_requests import asked, found
 from truetune.checks.find_labels_of_other_rows_by_words import find_label_shift, find_renamed_labels
 from truetune.checks.rows.answers_ignore_a_countable_request import _judge_requests
-from truetune.checks.rows.evidence.broken_code import judge_code_in_text
+from truetune.checks.rows.evidence.broken_code import (
+    does_prompt_ask_for_python_3,
+    judge_code_in_text,
+)
 from truetune.checks.rows.evidence.damage_of_texts import find_damage
 
 CODE = "code-in-answers-is-broken"
@@ -76,6 +79,61 @@ def test_a_few_broken_pieces_are_no_finding(tmp_path: Path) -> None:
     assert not found(tmp_path, asked(rows), CODE)
     rows = [(f"Print it, case {i}.", bad if i % 3 == 0 else good) for i in range(40)]
     assert found(tmp_path, asked(rows), CODE) == {CODE}
+
+
+PYTHON_2 = (
+    "print 'two', n",
+    "for n in a:\n    print n",
+    "try:\n    f()\nexcept ValueError, error:\n    pass",
+    "raise ValueError, 'no'",
+    "exec 'a = 1'",
+)
+
+
+@pytest.mark.parametrize("code", PYTHON_2)
+def test_python_2_is_broken_where_python_3_is_asked_for(code: str) -> None:
+    text = fenced("python", code)
+    (piece,) = judge_code_in_text(text, is_python_3_asked=True)
+    assert (bool(piece.fault), piece.is_python_2) == (True, True)
+    assert not list(judge_code_in_text(text))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print('two', n)",
+        '"""\nprint this, and\nraise no, error\n"""\nprint(1)',
+        # Nobody knows whether the version or the bracket is what was meant.
+        "f(1\nprint 'two'\n",
+    ],
+)
+def test_python_3_and_what_is_broken_in_both_are_no_python_2(code: str) -> None:
+    pieces = judge_code_in_text(fenced("python", code), is_python_3_asked=True)
+    assert not any(piece.is_python_2 for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "asks"),
+    [
+        ("Write a helper for Python 3.11: a sum.", True),
+        ("Use Python3, please.", True),
+        ("Use py3, please.", True),
+        ("Write a helper in Python: a sum.", False),
+        ("Convert this from Python 2 to Python 3.", False),
+        ("Why does this fail in Python 3?\nprint 'a'", False),
+        ("Run 2to3, so that Python 3 takes it.", False),
+    ],
+)
+def test_prompts_that_ask_for_python_3(prompt: str, asks: bool) -> None:
+    assert does_prompt_ask_for_python_3(prompt) == asks
+
+
+def test_a_set_with_python_2_for_python_3(tmp_path: Path) -> None:
+    old, new = fenced("python", "print 'a', n"), fenced("python", "print('a', n)")
+    rows = [(f"Print n in Python 3, case {i}.", old if i % 6 == 0 else new) for i in range(40)]
+    assert found(tmp_path, asked(rows), CODE) == {CODE}
+    rows = [(f"Print n in Python, case {i}.", old if i % 6 == 0 else new) for i in range(40)]
+    assert not found(tmp_path, asked(rows), CODE)
 
 
 @pytest.mark.parametrize(

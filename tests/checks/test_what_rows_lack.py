@@ -277,6 +277,32 @@ def test_one_question_about_many_pictures_or_texts(column: str, tmp_path: Path) 
     assert len(_findings(tmp_path, same, "ROW076")) == 1
 
 
+@pytest.mark.parametrize(
+    "word", ["proof", "notfound", "Not found", "see solution", "TODO", "[N/A]", "no_answer"]
+)
+def test_gold_answers_that_are_a_word_for_none(word: str, tmp_path: Path) -> None:
+    rows = _golds(answer=lambda n: str(2 * n) if n % 3 else word)
+    (found,) = _findings(tmp_path, rows, "ROW076")
+    assert "4 of 12 prompts have a word for no answer" in found.message
+
+
+@pytest.mark.parametrize(
+    "word", ["no solution", "None", "nan", "undefined", "infinity", "the proof is short", "no", "x"]
+)
+def test_words_that_may_be_an_answer(word: str, tmp_path: Path) -> None:
+    rows = _golds(answer=lambda n: str(2 * n) if n % 3 else word)
+    assert not _findings(tmp_path, rows, "ROW076")
+
+
+def test_words_for_no_answer_that_are_asked_for_or_stand_among_words(tmp_path: Path) -> None:
+    rows = _golds(answer=lambda n: str(2 * n) if n % 3 else "not found")
+    for row in rows:
+        row["prompt"] += " Say `not found` where there are none."
+    assert not _findings(tmp_path, rows, "ROW076")
+    rows = _golds(answer=lambda n: WORDS[n] if n % 3 else "missing")
+    assert not _findings(tmp_path, rows, "ROW076")
+
+
 def test_gold_answers_in_two_forms(tmp_path: Path) -> None:
     rows = _golds(answer=lambda n: f"Add {n} and {n}.\n#### {2 * n}" if n % 2 else str(2 * n))
     (found,) = _findings(tmp_path, rows, "ROW076")

@@ -419,3 +419,82 @@ def test_a_form_of_the_users_own(tmp_path: Path) -> None:
     assert "RWD011" in {f.code for f in check_reward(name, [str(data)]).findings}
     report = check_reward(name, [str(data)], options=TrialOptions(own_forms=("So: {}!!",)))
     assert (report.trial.best_form, grave(report)) == ("So: X!!", [])
+
+
+def test_references_that_name_several_right_answers(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "def own(completions, answer, **kwargs):\n"
+        "    return [float(text in gold.split('|')) for text, gold in zip(completions, answer)]\n"
+        "def whole(completions, answer, **kwargs):\n"
+        "    return [float(text == gold.split('|')[0] == gold) for text, gold in zip(completions, answer)]\n"
+    )
+    names = ("Nepal", "Vienna|Wien", "Oslo", "Prague|Praha", "Rome", "Paris", "Madrid", "Lima")
+    data = tmp_path / "rows.jsonl"
+    rows = [{"prompt": f"What is place {n}?", "answer": name} for n, name in enumerate(names)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = check_reward(f"{tmp_path / 'own.py'}:own", [str(data)])
+    assert "RWD012" not in [finding.code for finding in grave(report)]
+    report = check_reward(f"{tmp_path / 'own.py'}:whole", [str(data)])
+    assert "RWD012" in [finding.code for finding in grave(report)]
+
+
+PROGRAMS = """import contextlib, io, re
+
+def block(text):
+    blocks = re.findall(r"```python\\n(.*?)```", text, re.S)
+    return blocks[-1] if blocks else ""
+
+def exit_code(program):
+    try:
+        exec(program, {})
+    except SystemExit as end:
+        return end.code or 0
+    except Exception:
+        return 1
+    return 0
+
+def by_exit_code(completions, tests, **kwargs):
+    pairs = zip(completions, tests)
+    return [float(bool(block(text)) and exit_code(block(text) + test) == 0) for text, test in pairs]
+
+def by_mark(completions, tests, **kwargs):
+    scores = []
+    for text, test in zip(completions, tests):
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown), contextlib.suppress(BaseException):
+            exec(block(text) + test + "\\nprint('all passed')", {})
+        scores.append(float(shown.getvalue().endswith("all passed\\n")))
+    return scores
+
+def in_its_own_process(completions, tests, **kwargs):
+    scores = []
+    for text, test in zip(completions, tests):
+        try:
+            exec(block(text) + test, {})
+            scores.append(float(bool(block(text))))
+        except Exception:
+            scores.append(0.0)
+    return scores
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "code"),
+    [("by_exit_code", "RWD002"), ("by_mark", ""), ("in_its_own_process", "RWD016")],
+)
+def test_programs_that_end_before_their_tests(function: str, code: str, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(PROGRAMS)
+    rows = [
+        {
+            "prompt": f"Write a function that adds {n}.",
+            "tests": f"\nassert add_{n}(5) == {5 + n}",
+            "full": f"```python\ndef add_{n}(x):\n    return x + {n}\n```",
+        }
+        for n in (1, 2)
+    ]
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = check_reward(
+        f"{tmp_path / 'own.py'}:{function}", [str(data)], options=TrialOptions(golden="full")
+    )
+    assert [finding.code for finding in grave(report)] == ([code] if code else [])

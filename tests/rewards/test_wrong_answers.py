@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.rewards.attack_completions import wrong_answers
+from truetune.rewards.answer_forms import AnswerForm
+from truetune.rewards.attack_completions import program_that_ends_early, wrong_answers
 from truetune.rewards.rows_for_rewards import RightAnswer, right_answer_of
 
 
@@ -33,3 +34,26 @@ def test_another_rows_formula_is_not_taken_for_another_value(
 ) -> None:
     answers = [answer_of(reference), answer_of(other)]
     assert wrong_answers(answers[0], answers).texts[0] == wrong
+
+
+@pytest.mark.parametrize(
+    ("reference", "program"),
+    [
+        ("def f(x):\n    return x", "import sys\n\nsys.exit(0)"),
+        (
+            "So:\n\n```python\ndef f(x):\n    return x\n```\nIt adds.",
+            "So:\n\n```python\nimport sys\n\nsys.exit(0)\n```\nIt adds.",
+        ),
+        ("```\nimport os\nprint(os.getcwd())\n```", "```\nimport sys\n\nsys.exit(0)\n```"),
+        ("42", None),
+        ("define f as a map from A to B", None),
+        ("```sql\nSELECT 1\n```", None),
+        ("```\n12 34\n```", None),
+    ],
+)
+def test_a_program_that_ends_early_is_made_of_python_alone(
+    reference: str, program: str | None
+) -> None:
+    form = AnswerForm("X", "", "")
+    attack = program_that_ends_early(form, answer_of(reference))
+    assert (attack.completion if attack else None) == program

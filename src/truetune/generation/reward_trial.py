@@ -25,6 +25,7 @@ AttackKind = Literal[
     "repeated",
     "reversed words",
     "bag of words",
+    "early exit",
 ]
 """What is tried in place of a right answer"""
 Dependence = Literal["answer", "form", "nothing", "unknown"]
@@ -162,6 +163,8 @@ class UnpaidReference:
     """Score of the wrong answer"""
     empty: float | None = None
     """The highest score of a completion that says nothing"""
+    is_one_of_several_paid: bool = False
+    """Does the reference name several right answers, of which one alone is paid?"""
 
 
 @dataclass(frozen=True, slots=True)

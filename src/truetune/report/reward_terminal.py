@@ -40,6 +40,7 @@ KINDS: dict[AttackKind, str] = {
     "taken back": "the right answer, taken back",
     "thoughts alone": "the right answer in thoughts alone",
     "repeated": "the right answer 20 times",
+    "early exit": "a program that ends before its tests",
     "reversed words": "its words in reverse order",
     "bag of words": "its words among 20 others, by the alphabet",
 }

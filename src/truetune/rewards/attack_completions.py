@@ -33,6 +33,13 @@ MAX_SMALL_NUMBER = 5
 MIN_OTHER_FRACTION = Decimal("0.3")
 # A tolerance of some per cent, which some functions grant, covers the next number from here on.
 MAX_NEXT_NUMBER = 50
+BLOCK_OF_PYTHON = re.compile(
+    r"(```[ \t]*(?:python|py|python3)?[ \t]*\n).*?(\n[ \t]*```)", re.S | re.I
+)
+PYTHON_ALONE = re.compile(r"\s*(?:def \w+\(|class \w+|import \w|from \w[\w.]* import |@\w)")
+WORD_OF_PYTHON = re.compile(r"^[ \t]*(?:def|class|import|from|return|print|for|while|if) ?\b", re.M)
+EARLY_EXIT = "import sys\n\nsys.exit(0)"
+"""A program that ends well before the tests that are written after it"""
 REPEATS = 20
 """Times that the right answer is repeated. Chosen, not measured: a function that counts matches shows it at two"""
 SENTENCES = (
@@ -218,6 +225,18 @@ def attacks_on_answer(
     repeated = "\n".join([form.fill(answer.text)] * REPEATS)
     yield Attack("repeated", f"the right answer {REPEATS} times", repeated)
     yield from _words_in_other_orders(form, answer.text.split())
+
+
+def program_that_ends_early(form: AnswerForm, answer: RightAnswer) -> Attack | None:
+    """A program that ends before its tests, in place of an answer's Python; None of an answer that is none."""
+    text = answer.text
+    if PYTHON_ALONE.match(text) and "```" not in text:
+        program = EARLY_EXIT
+    elif BLOCK_OF_PYTHON.search(text) and WORD_OF_PYTHON.search(text):
+        program = BLOCK_OF_PYTHON.sub(lambda block: f"{block[1]}{EARLY_EXIT}{block[2]}", text)
+    else:
+        return None
+    return Attack("early exit", "a program that ends before its tests", form.fill(program))
 
 
 def _words_in_other_orders(form: AnswerForm, words: list[str]) -> Iterator[Attack]:

@@ -47,6 +47,7 @@ NOT_HANDED_ON = ("prompt", "completion", "completion_ids")
 MAX_SHORT_ANSWER_CHARACTERS = 60
 _FORMULA = re.compile(r"\\[A-Za-z]+|\w\^[\w{-]")
 _FRACTION = re.compile(r"\\?[dt]?frac\{(-?\d+)\}\{(\d+)\}|(-?\d+)\s*/\s*(\d+)")
+_BETWEEN_ANSWERS = re.compile(r"\||;| or ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +320,12 @@ def right_answer_of(value: Any) -> RightAnswer | None:
     if final is None:
         return RightAnswer(reference, text, None, _comparable_value(text, ""))
     return RightAnswer(reference, text, final.kind, _comparable_value(text, final.value))
+
+
+def several_right_answers(text: str) -> list[str]:
+    """The answers of a reference that names several (`Vienna|Wien`, `0.5 or 1/2`); none of one answer."""
+    names = [one.strip() for one in _BETWEEN_ANSWERS.split(text)]
+    return names if len(names) > 1 and all(names) and "\n" not in text else []
 
 
 def _final_answer_of_reference(reference: str) -> FinalAnswer | None:

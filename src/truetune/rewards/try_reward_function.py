@@ -46,6 +46,7 @@ from truetune.rewards.attack_completions import (
     Attack,
     attacks_on_answer,
     long_texts,
+    program_that_ends_early,
 )
 from truetune.rewards.compare_calls import compare_calls, compare_with_new_process
 from truetune.rewards.compare_with_verifiers import compare_with_verifiers
@@ -57,6 +58,7 @@ from truetune.rewards.rows_for_rewards import (
     RightAnswer,
     choose_reference_column,
     right_answer_of,
+    several_right_answers,
     with_labels,
 )
 from truetune.rewards.score_completions import CompletionScorer, RowCompletion, TooManyFailures
@@ -432,11 +434,26 @@ def _attack_row_in_form(
         if is_best_form:
             empty = _highest(score for attack, score in scored_attacks if attack.kind == "empty")
             trial.unpaid.append(
-                UnpaidReference(row.number, answer.reference, right_text, right, of_wrong, empty)
+                UnpaidReference(
+                    row.number,
+                    answer.reference,
+                    right_text,
+                    right,
+                    of_wrong,
+                    empty,
+                    is_one_of_several_paid=_is_one_of_several_paid(trial, row, form, of_wrong),
+                )
             )
         # A row whose right answer is not paid says nothing about what else is.
         return
     trial.usual_wrong = _highest((trial.usual_wrong, of_wrong))
+    # A function of the text alone pays a block of Python, whatever it does.
+    is_tried = is_best_form and trial.reads_columns
+    early = program_that_ends_early(form, answer) if is_tried else None
+    if early is not None:
+        # In a call of its own: where the program runs in the function's process, it ends the call.
+        (of_early,) = trial.score([RowCompletion(row, early.completion)])
+        scored_attacks.append((early, of_early))
     for attack, score in scored_attacks:
         # Some attacks are the right answer itself: "not" of an answer that begins with it, a list of one.
         if attack.completion == right_text:
@@ -453,6 +470,17 @@ def _attack_row_in_form(
                 of_wrong,
             )
         )
+
+
+def _is_one_of_several_paid(
+    trial: TrialInProgress, row: RewardRow, form: AnswerForm, of_wrong: float | None
+) -> bool:
+    """Does a reference name several right answers (`Vienna|Wien`), of which one alone is paid?"""
+    names = several_right_answers(trial.answers[row.number].text)
+    if not names:
+        return False
+    scores = trial.score([RowCompletion(row, form.fill(name)) for name in names])
+    return any(is_above(score, of_wrong) for score in scores)
 
 
 def _attacks_on_text_alone(attacks: Iterable[Attack]) -> list[Attack]:

@@ -512,3 +512,22 @@ def test_shared_memory_that_is_full_is_no_full_disk(tmp_path: Path, file: str, n
         "OSError: [Errno 28] No space left on device\n"
     )
     assert f"known as {name}" in found(tmp_path, output)[ENDED]
+
+
+@pytest.mark.parametrize(
+    ("falls_by", "norm", "severity"),
+    [(0.02, 0.9, "info"), (0.0, 0.9, "warning"), (0.02, 0.0, "warning")],
+)
+def test_inputs_without_gradients_are_a_note_where_the_run_learns(
+    falls_by: float, norm: float, severity: str, tmp_path: Path
+) -> None:
+    records = "\n".join(
+        f"{{'loss': {2.0 - falls_by * step:.4f}, 'grad_norm': {norm}, 'learning_rate': 2e-05, 'epoch': {step / 40}}}"
+        for step in range(40)
+    )
+    path = tmp_path / "run.log"
+    path.write_text(
+        f"None of the inputs have requires_grad=True. Gradients will be None\n{records}\n{DONE}\n"
+    )
+    findings = diagnose(path).findings
+    assert [one.severity for one in findings if one.code == "LOG032"] == [severity]

@@ -41,9 +41,16 @@ from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.evidence.is_exception_from_parsing_answer import failed_to_parse_an_answer
 from truetune.checks.log.explain_log_messages_and_progress import explain_message
+from truetune.checks.log.grad_norm_zero import CHECKPOINTED
 from truetune.checks.rule import OutputRule
 from truetune.logs.console.read_console_output import ConsoleOutput, Notice
+from truetune.logs.robust_statistics import is_falling
+from truetune.logs.run_log import RunLog
 
+LEARNS_ALL_THE_SAME = (
+    "the gradient norm is above 0 and the loss falls: the message may come from frozen layers alone (a vision tower),"
+    " or from an evaluation"
+)
 MAX_TEXT = 200
 """Characters of a printed line that a message repeats: about two lines of a terminal. Chosen by hand"""
 SKIPPED = "fp16-step-skipped"
@@ -78,14 +85,18 @@ class FaultNamedInTheOutput(OutputRule):
                 continue
             rows = _rows_that_warnings_are_about(output, notice)
             is_rare = rows > 0 and notice.count <= max(1, FEW_ROWS * rows)
+            is_harmless = known.name == CHECKPOINTED and _is_something_learned(self.subject)
             counted = (
                 f" ({notice.count:,} of {rows:,} rows are ignored in the loss)" if rows else ""
             )
             yield self.finding(
                 f"the output says: {known.title}{counted}",
                 known.advice.replace("{gpu}", "SIZE"),
-                severity="info" if is_rare else known.severity,
-                evidence=explain_message(known),
+                severity="info" if is_rare or is_harmless else known.severity,
+                evidence=(
+                    *explain_message(known),
+                    *((LEARNS_ALL_THE_SAME,) if is_harmless else ()),
+                ),
                 cases=(Case(notice.text, file=output.file, line=notice.line),),
                 count=notice.count,
             )
@@ -102,6 +113,13 @@ class FaultNamedInTheOutput(OutputRule):
                 evidence=((f"raised from {frame}",) if frame else ()),
                 cases=(Case(text, file=output.file, line=failure.raised.line),),
             )
+
+
+def _is_something_learned(log: RunLog) -> bool:
+    """Is each gradient norm above 0, while the loss comes down?"""
+    norm = log.curve("grad_norm").finite()
+    is_above_zero = norm.value.size > 0 and bool((norm.value > 0).all())
+    return is_above_zero and is_falling(log.curve("loss").finite())
 
 
 def _is_said_by_another_rule(output: ConsoleOutput, notice: Notice) -> bool:

@@ -48,7 +48,7 @@ There is no automatic fix.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from truetune.checks.base_of_rules_on_paid_completions import MIN_ERROR_SHARE
 from truetune.checks.faults import Fault
@@ -93,17 +93,36 @@ class RewardMissesSomeReferences(RewardRule):
         """How many right answers are not paid."""
         return make_count_measurement("right answers that are not paid", 0, self.subject.right_rows)
 
+    def _finding_on_rows_that_pay_all(self, paying: Sequence[UnpaidReference]) -> Finding:
+        """The finding on rows in which wrong or empty answers get as much as right ones, and more than elsewhere."""
+        trial = self.subject
+        return self.finding(
+            f"{trial.name} pays wrong or empty answers as much as right ones in {len(paying):,} of"
+            f" {trial.right_rows:,} rows, in the form {trial.best_form}: so does a function that"
+            " can't read a reference",
+            "let it read these references as it reads the others, and give 0 or None, never the full reward, where a"
+            " reference can't be read",
+            severity="error",
+            cases=[_case_of_reference(one) for one in sorted(paying, key=_length)],
+            count=len(paying),
+            total=trial.right_rows,
+        )
+
     def findings(self) -> Iterator[Finding]:
         """The finding on rows whose right answer gets no more than a wrong one."""
         trial = self.subject
         # None is how functions of TRL say that a row is not theirs.
-        missed = [one for one in trial.unpaid if one.score is not None or one.wrong is not None]
+        scored = [one for one in trial.unpaid if one.score is not None or one.wrong is not None]
+        missed = [one for one in scored if not one.is_one_of_several_paid]
         if not missed or not trial.best_form:
             return
         paying = [one for one in missed if _pays_for_wrong_answers(one, trial.usual_wrong)]
         evidence = []
         if paying:
             evidence.append(f"in {len(paying):,} of these rows wrong or empty answers are paid")
+        if paying and len(paying) == len(missed):
+            yield self._finding_on_rows_that_pay_all(paying)
+            return
         is_grave = bool(paying) or len(missed) >= MIN_ERROR_SHARE * trial.right_rows
         yield self.finding(
             f"{trial.name} gives the right answers of {len(missed):,} of {trial.right_rows:,} rows no more than"

@@ -3,8 +3,8 @@ r"""A reward function pays for wrong answers.
 ## What it does
 Puts wrong answers into the form that is paid for the right one: another number, another letter, the answer of
 another row, a text that is none. It fires where one of them scores as high. Answers that differ in spelling alone
-are not used. It warns where texts that are no answer get more than wrong answers, two fifths of the way to the right
-one.
+are not used. Of an answer in Python, a program that only calls `sys.exit(0)` is a wrong one too. It warns where texts
+that are no answer get more than wrong answers, two fifths of the way to the right one.
 
 ## Why it is bad
 The policy is paid for what is wrong, and learns it with what is right. The mean reward does not show it.
@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.base_of_rules_on_paid_completions import PaidCompletionRule
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Finding
-from truetune.checks.reward.cases_of_scored_completions import cases_of_tried, rows_of
+from truetune.checks.reward.cases_of_scored_completions import cases_of_tried, paid_of, rows_of
 from truetune.generation.reward_trial import NO_ANSWER, TriedCompletion
 
 # Published functions give up to a quarter where no number can be read, so that the form is learned first (Unsloth's
@@ -68,9 +68,30 @@ class RewardPaysWrongAnswers(PaidCompletionRule):
     counted = "wrong answers that are paid"
 
     def findings(self) -> Iterator[Finding]:
-        """The finding on wrong answers that are paid, or else on texts that are no answer and get more."""
+        """The finding on wrong answers that are paid, or else on programs that end early and texts that are none."""
         paid = list(super().findings())
-        yield from paid or self._finding_on_no_answer()
+        if paid:
+            yield from paid
+            return
+        yield from self._finding_on_no_answer()
+        yield from self._finding_on_early_exit()
+
+    def _finding_on_early_exit(self) -> Iterator[Finding]:
+        """The finding on programs that are paid although they end before the tests that are written after them."""
+        tried_completions = self.subject.tried_of_kinds("early exit")
+        paid = paid_of(tried_completions)
+        if not paid:
+            return
+        yield self.finding(
+            f"{self.subject.name} pays for programs that end before their tests run (sys.exit(0)) as for right ones, in"
+            f" {rows_of(paid):,} of {rows_of(tried_completions):,} rows: the policy learns to write them",
+            "print a random mark after the tests, and pay only where it is the last line of the output: an exit code"
+            " of 0 does not say that the tests ran",
+            severity=self.severity_of(paid, rows_of(paid) / rows_of(tried_completions)),
+            cases=cases_of_tried(paid),
+            count=rows_of(paid),
+            total=rows_of(tried_completions),
+        )
 
     def _finding_on_no_answer(self) -> Iterator[Finding]:
         """The finding that a text which is no answer at all gets clearly more than a wrong number."""

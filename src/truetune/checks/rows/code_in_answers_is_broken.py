@@ -3,7 +3,8 @@
 ## What it does
 Reads the code in answers, in a block with a language or as Python without a fence. Python must parse, the brackets of
 other languages must close, a block of some lines must have a word of its language, and `#include` names a file. It
-ignores what may be right otherwise: sessions of an interpreter, Python 2, diffs, elided code, places to fill in.
+ignores what may be right otherwise: sessions of an interpreter, diffs, elided code, places to fill in, and Python 2.
+Where the prompt asks for Python 3, it counts Python 2 by itself, and fires from 5 % of the Python and five pieces.
 
 It fires from 25 % of the code of a language and five pieces. In 80 public sets with code this share is 0 to 23 %,
 except for sets with a fault of this kind.
@@ -44,14 +45,22 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from truetune.checks.base_of_rules_on_answer_texts import learned_answers_of_row
+from truetune.checks.base_of_rules_on_answer_texts import (
+    learned_answers_of_row,
+    text_besides_answers,
+)
 from truetune.checks.faults import Fault
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.make_cases_at_tokens_and_turns import case_in_row
 from truetune.checks.measurement_without_findings import Measurement, make_count_measurement
-from truetune.checks.rows.evidence.broken_code import judge_code_in_text
+from truetune.checks.rows.evidence.broken_code import (
+    JudgedCode,
+    does_prompt_ask_for_python_3,
+    judge_code_in_text,
+)
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 
 # In 80 public sets with code the highest share of sound answers is 0.23, of a model's samples that end at a limit.
@@ -59,6 +68,8 @@ MIN_SHARE, MIN_PIECES = 0.25, 5
 SURE = re.compile(r"\(invalid (?:non-printable )?character")
 MIN_SURE_SHARE = 0.05
 """Of code with typographic quotes, no-break spaces and the like, which no person types into code"""
+PYTHON_2 = "python 2"
+"""Name of the cases of Python 2, which is another fault than broken Python"""
 MAX_PIECES = 3_000
 """Pieces of code that are judged: Python's parser takes 0.2 ms for each"""
 
@@ -76,6 +87,8 @@ class CodeInAnswersIsBroken(DataRule):
         self.judged: Counter[str] = Counter()
         self.broken: Counter[str] = Counter()
         self.sure: Counter[str] = Counter()
+        self.python_2 = 0
+        """Pieces of Python 2 in answers to prompts that ask for Python 3"""
         self.cases: defaultdict[str, list[Case]] = defaultdict(list)
 
     def add_batch(self, batch: Batch) -> None:
@@ -83,16 +96,24 @@ class CodeInAnswersIsBroken(DataRule):
         for row in batch.rows:
             if row.text is not None or self.judged.total() >= MAX_PIECES:
                 continue
+            is_python_3_asked = does_prompt_ask_for_python_3(text_besides_answers(row))
             for answer in learned_answers_of_row(row):
-                for piece in judge_code_in_text(answer.text):
-                    self.judged[piece.language] += 1
-                    if not piece.fault:
-                        continue
-                    self.broken[piece.language] += 1
-                    self.sure[piece.language] += SURE.search(piece.fault) is not None
-                    cases = self.cases[piece.language]
-                    if len(cases) < MAX_CASES:
-                        cases.append(case_in_row(batch, row, f"{piece.language}: {piece.fault}"))
+                for piece in judge_code_in_text(answer.text, is_python_3_asked=is_python_3_asked):
+                    self._count_piece(batch, row, piece)
+
+    def _count_piece(self, batch: Batch, row: Conversation, piece: JudgedCode) -> None:
+        """Count one piece of code, by its language and by what is wrong with it."""
+        self.judged[piece.language] += 1
+        if not piece.fault:
+            return
+        if piece.is_python_2:
+            self.python_2 += 1
+        else:
+            self.broken[piece.language] += 1
+            self.sure[piece.language] += SURE.search(piece.fault) is not None
+        cases = self.cases[PYTHON_2 if piece.is_python_2 else piece.language]
+        if len(cases) < MAX_CASES:
+            cases.append(case_in_row(batch, row, f"{piece.language}: {piece.fault}"))
 
     def unmet(self) -> Unmet | None:
         """Unmet without code in answers."""
@@ -101,10 +122,31 @@ class CodeInAnswersIsBroken(DataRule):
     def measurement_if_clean(self) -> Measurement:
         """How many pieces of code are broken."""
         return make_count_measurement(
-            "pieces of code that are broken", self.broken.total(), self.judged.total()
+            "pieces of code that are broken",
+            self.broken.total() + self.python_2,
+            self.judged.total(),
         )
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._finding_on_python_2()
+        yield from self._finding_on_broken_code()
+
+    def _finding_on_python_2(self) -> Iterator[Finding]:
+        """The finding on Python 2 in answers to prompts that ask for Python 3."""
+        python = self.judged["python"]
+        if self.python_2 < max(MIN_PIECES, MIN_SURE_SHARE * python):
+            return
+        yield self.finding(
+            f"{self.python_2:,} of {python:,} pieces of Python in the answers are Python 2, and their prompts ask for"
+            " Python 3, which refuses them: the model learns to write such code",
+            "convert these answers and parse each with `ast.parse`, or drop the rows",
+            cases=self.cases[PYTHON_2],
+            count=self.python_2,
+            total=python,
+        )
+
+    def _finding_on_broken_code(self) -> Iterator[Finding]:
+        """The finding on the languages of which much code is broken."""
         frequent = [
             language
             for language, count in self.broken.most_common()

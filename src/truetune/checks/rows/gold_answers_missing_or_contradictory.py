@@ -7,13 +7,15 @@ counts
 - rows in which that column is empty, if it is filled in others,
 - prompts that occur several times (with the same picture or context, if a column has one) with different short gold
   answers,
+- gold answers that are a word for no answer (`notfound`, `proof`, `see solution`, `TODO`) where half of the others hold
+  a digit, unless the prompt names the word,
 - prompts that end with an assistant turn which contains the gold answer,
 - gold answers in two formats: some are a whole solution with its result after `####` or in `\\boxed{}`, others only the
   result; or some are a bare number, others a number with its unit (5 % each),
 - gold answers that are all sentences, beside prompts that ask for the result alone (`\\boxed{}`, `<answer>`),
 - whole numbers that are all written with a decimal (`12.0`).
 
-The first three are an error from 20 % of the prompts and a warning from 2 %. The formats are a warning.
+The first four are an error from 20 % of the prompts and a warning from 2 %. The formats are a warning.
 
 ## Why it is bad
 A reward that compares with an empty text is 0 for each answer, or 1 for each if the code gives the full reward when it
@@ -75,7 +77,19 @@ ASKED_ABOUT = PROMPT_COLUMNS.union(MEDIA_COLUMNS).difference(GOLD_COLUMNS)
 OTHER_ANSWERS = frozenset(("completion", "chosen", "rejected", "response", "messages", "output"))
 """Columns of answers to learn, beside which a gold answer is something else"""
 MISSING, CONTRADICTORY = "the gold answer is empty", "the same prompt has another gold answer"
+PLACEHOLDER = "the gold answer is a word for no answer"
 HELD, OTHER_FORM = "the prompt ends with the gold answer", "the gold answer is in another form"
+WORD_FOR_NO_ANSWER = re.compile(
+    r"proofs?|(?:answer[ _-]?)?not[ _-]?(?:found|available|provided|given|applicable)|no[ _-]answer|n/a|missing"
+    r"|(?:answer[ _-]?)?(?:unavailable|unverifiable)|to ?do|tbd|fixme|placeholder"
+    r"|see (?:the )?(?:above|below|solution|explanation|proof)s?",
+    re.I,
+)
+"""What data sets of problems have for a proof (NuminaMath-1.5) or for an answer that no extraction found
+(OpenMathReasoning). `none`, `nan`, `error`, `undefined` and `no solution` are not here: programs print the first ones,
+and problems have the last ones as their answers"""
+MIN_DIGITS_SHARE = 0.5
+"""Of the other gold answers: from here on they are results, and such a word is none. Chosen, not measured"""
 RESULT_MARK = re.compile(r"####\s*\S|\\boxed\{")
 # Chosen, not measured: a few empty cells of many rows are slips.
 WARNING_SHARE, ERROR_SHARE, MIN_ROWS = 0.02, 0.2, 2
@@ -108,8 +122,10 @@ class GoldAnswersMissingOrContradictory(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.prompts = self.marked = self.plain = self.golds = self.asking = 0
+        self.prompts = self.marked = self.plain = self.golds = self.asking = self.with_digit = 0
         self.forms: Counter[str] = Counter()
+        self.placeholders: Counter[str] = Counter()
+        """Words for no answer -> prompts that have it as their gold answer"""
         self.empty: Counter[str] = Counter()
         """Rows by the column of gold answers that is empty in them"""
         self.filled: Counter[str] = Counter()
@@ -143,6 +159,7 @@ class GoldAnswersMissingOrContradictory(DataRule):
         kind = self._fault_of_gold_answer(row, gold)
         if kind is not None:
             self.by_kind[kind] += 1
+            self.placeholders[gold] += kind == PLACEHOLDER
             self._keep_case(batch, row, kind, gold)
         self._count_form_of_gold(row, gold)
         if RESULT_MARK.search(gold):
@@ -154,6 +171,7 @@ class GoldAnswersMissingOrContradictory(DataRule):
     def _count_form_of_gold(self, row: Conversation, gold: str) -> None:
         """Count in which form a gold answer is written, and whether its prompt asks for the result alone."""
         self.golds += 1
+        self.with_digit += any(char.isdigit() for char in gold)
         self.asking += RESULT_ASKED.search(text_besides_answers(row)) is not None
         if WHOLE_WITH_DECIMAL.fullmatch(gold):
             self.forms[DECIMAL] += 1
@@ -170,6 +188,8 @@ class GoldAnswersMissingOrContradictory(DataRule):
             return HELD
         if len(gold.split()) > MAX_GOLD_WORDS:
             return None
+        if _is_word_for_no_answer(row, gold):
+            return PLACEHOLDER
         prompt = _process_independent_hash(_prompt_with_its_context_columns(row))
         if prompt not in self.gold_by_prompt and len(self.gold_by_prompt) >= MAX_PROMPTS:
             return None
@@ -215,6 +235,7 @@ class GoldAnswersMissingOrContradictory(DataRule):
             f"{count:,} of {self.prompts:,} prompts occur again with a different gold answer",
             "keep one row per prompt, the one whose gold answer is right",
         )
+        yield from self._findings_on_placeholders()
         count = self.by_kind[HELD]
         yield from self._findings_on_fault_if_frequent(
             HELD,
@@ -224,6 +245,22 @@ class GoldAnswersMissingOrContradictory(DataRule):
         )
         yield from self._findings_on_solutions_among_bare_results()
         yield from self._findings_on_forms()
+
+    def _findings_on_placeholders(self) -> Iterator[Finding]:
+        """The finding on words for no answer among gold answers that are results."""
+        count = self.by_kind[PLACEHOLDER]
+        if self.with_digit < MIN_DIGITS_SHARE * (self.golds - count):
+            return
+        words = ", ".join(
+            f"{word!r} ({times:,})" for word, times in self.placeholders.most_common(3)
+        )
+        yield from self._findings_on_fault_if_frequent(
+            PLACEHOLDER,
+            count,
+            f"{count:,} of {self.prompts:,} prompts have a word for no answer as their gold answer: {words}. No right"
+            " completion is equal to it",
+            "drop these rows, or fill in their answers: what ends in a proof can't be compared",
+        )
 
     def _findings_on_forms(self) -> Iterator[Finding]:
         """The findings on gold answers with units among bare numbers, on sentences, and on `12.0`."""
@@ -324,6 +361,14 @@ def _ends_with_gold(row: Conversation, gold: str) -> bool:
     if not isinstance(last, dict) or last.get("role") != "assistant":
         return False
     return gold in text_of(last.get("content"))
+
+
+def _is_word_for_no_answer(row: Conversation, gold: str) -> bool:
+    """Is a gold answer a word for no answer, which its prompt does not name as one to give?"""
+    if WORD_FOR_NO_ANSWER.fullmatch(gold.strip(" .[]<>()\"'")) is None:
+        return False
+    is_proof = "proof" in gold.casefold()
+    return is_proof or gold.casefold() not in text_besides_answers(row).casefold()
 
 
 def _process_independent_hash(text: str) -> int:

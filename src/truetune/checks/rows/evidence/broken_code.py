@@ -34,12 +34,18 @@ OPENS_PYTHON_BLOCK = re.compile(
 )
 FIRST_LINE_OF_PYTHON = re.compile(r"\s*(?:def \w+\(|class \w+|import \w|from \w[\w.]* import |@\w)")
 NOT_JUDGED_PYTHON = re.compile(
-    r"^[ \t]*(?:>>> |\.\.\. |In \[\d|[+-](?![-+=\d ])|@@ )|^[ \t]*print [^(=\s]|^[ \t]*print$"
-    r"|^[ \t]*except [\w.]+, \w+:|\braise \w+, |\bexec [\"']"
+    r"^[ \t]*(?:>>> |\.\.\. |In \[\d|[+-](?![-+=\d ])|@@ )"
     r"|<[A-Za-z_][\w -]{0,60}>|\{\{|\[(?:your|insert)\b|^[ \t]*\w+@\w+[:$]",
     re.M | re.I,
 )
-"""Sessions, diffs, Python 2, places to fill in"""
+"""Sessions, diffs, places to fill in"""
+PYTHON_2 = re.compile(
+    r"^[ \t]*print [^(=\s]|^[ \t]*print$|^[ \t]*except [\w.]+, \w+:|\braise \w+, |\bexec [\"']",
+    re.M,
+)
+"""Statements that only Python 2 takes"""
+PYTHON_3_NAMED = re.compile(r"\bpy(?:thon)?[ -]?3(?:\.\d+)?(?!\w)", re.I)
+PYTHON_2_NAMED = re.compile(r"\bpy(?:thon)?[ -]?2(?:\.\d+)?(?!\w)|\b2to3\b", re.I)
 SHELL_LINE = re.compile(
     r"^[ \t]*(?:[!%$?]|(?:pip3?|conda|python3?|cd|git|apt(?:-get)?|npm|export) [\w.-]).*$", re.M
 )
@@ -99,13 +105,23 @@ class JudgedCode(NamedTuple):
     language: str
     fault: str
     """What is wrong with it, with an excerpt; empty where nothing is"""
+    is_python_2: bool = False
+    """Is what is wrong with it a statement of Python 2, where Python 3 is asked for?"""
 
 
-def judge_code_in_text(text: str) -> Iterator[JudgedCode]:
+def does_prompt_ask_for_python_3(prompt: str) -> bool:
+    """Does a prompt name Python 3, and neither name Python 2 nor hold any, as one that asks for a translation does?"""
+    if PYTHON_3_NAMED.search(prompt) is None:
+        return False
+    return PYTHON_2_NAMED.search(prompt) is None and PYTHON_2.search(prompt) is None
+
+
+def judge_code_in_text(text: str, *, is_python_3_asked: bool = False) -> Iterator[JudgedCode]:
     """The pieces of code in a text, each with what is wrong with it.
 
     Args:
         text: of an answer.
+        is_python_3_asked: whether the prompt asks for Python 3, so that Python 2 is wrong.
 
     Yields:
         blocks between fences whose language is known, and paragraphs or whole texts of Python without fences. What
@@ -115,19 +131,19 @@ def judge_code_in_text(text: str) -> Iterator[JudgedCode]:
         return
     if "```" in text:
         for match in FENCED.finditer(text):
-            yield from _judge_block(match[1].lower(), match[2])
+            yield from _judge_block(match[1].lower(), match[2], is_python_3_asked)
     elif FIRST_LINE_OF_PYTHON.match(text) and "{\n" not in text and ";\n" not in text:
-        yield from _judge_python(text)
+        yield from _judge_python(text, is_python_3_asked)
     else:
         for paragraph in text.split("\n\n"):
             if OPENS_PYTHON_BLOCK.search(paragraph) and ";\n" not in paragraph:
-                yield from _judge_python(_without_prose_in_front(paragraph))
+                yield from _judge_python(_without_prose_in_front(paragraph), is_python_3_asked)
 
 
-def _judge_block(tag: str, code: str) -> Iterator[JudgedCode]:
+def _judge_block(tag: str, code: str, is_python_3_asked: bool) -> Iterator[JudgedCode]:
     """A block between fences, by its tag."""
     if tag in PYTHON:
-        yield from _judge_python(code)
+        yield from _judge_python(code, is_python_3_asked)
     elif tag == "json":
         yield JudgedCode(tag, _fault_of_json(code))
     elif tag in MARKUP:
@@ -148,10 +164,13 @@ def _without_prose_in_front(paragraph: str) -> str:
     return paragraph
 
 
-def _judge_python(code: str) -> Iterator[JudgedCode]:
-    """Python, unless it is a session, of Python 2, or has places to fill in."""
+def _judge_python(code: str, is_python_3_asked: bool) -> Iterator[JudgedCode]:
+    """Python, unless it is a session, has places to fill in, or is of Python 2 and may be."""
     code = SHELL_LINE.sub("", code)
     if not code.strip() or NOT_JUDGED_PYTHON.search(code):
+        return
+    has_python_2 = PYTHON_2.search(code) is not None
+    if has_python_2 and not is_python_3_asked:
         return
     try:
         parse_python(textwrap.dedent(code.expandtabs(4)))
@@ -161,7 +180,11 @@ def _judge_python(code: str) -> Iterator[JudgedCode]:
         if error.msg.startswith("expected an indented block") and (error.lineno or 1) >= len(lines):
             return
         line = lines[min(len(lines), max(1, error.lineno or 1)) - 1].strip()
-        yield JudgedCode("python", f"{line[:SHOWN_CHARACTERS]} ({error.msg})")
+        # Where another line is what does not parse, the version says nothing about it.
+        if has_python_2 and PYTHON_2.search(line) is None:
+            return
+        fault = f"{line[:SHOWN_CHARACTERS]} ({error.msg})"
+        yield JudgedCode("python", fault, is_python_2=has_python_2)
     except (InputLimitError, ValueError):
         return
     else:

@@ -87,8 +87,9 @@ LIST_OF_REFERENCES = re.compile(
     r"^\s*\[\d{1,2}\]|^\W*(?:references|sources|bibliography|citations)\b", re.I | re.M
 )
 NUMBER_IN_FRONT = re.compile(r"\A\s*(?:Q|A|#|No\. ?|Question |Answer )?(\d{1,5})[.):]\s+[^\W\d_]")
-MIN_NUMBER, YEARS = 32, range(1000, 2101)
-"""Smaller ones may be an option's number or a day of the month (`3. Mai`), and these may be years"""
+MIN_NUMBER, MAX_NUMBER = 32, 999
+"""Smaller ones may be an option's number or a day of the month (`3. Mai`), larger ones years, amounts or numbers
+of orders that a reply begins with"""
 # Words that an answer may have in a line of its own (`Save`, `Score: 7`, as graders write) are left out.
 LINE_OF_PAGE = re.compile(
     r"(?:page|seite|p\u00e1gina) \d+(?: (?:of|/|von|de) \d+)?|copy(?: code| to clipboard)?"
@@ -386,7 +387,7 @@ def _position_of_stray_list_number(text: str) -> int | None:
     if first is None:
         return None
     number = int(first[1])
-    if number < MIN_NUMBER or number in YEARS:
+    if not MIN_NUMBER <= number <= MAX_NUMBER:
         return None
     following = re.search(rf"\n\s*\W*{number + 1}[.):]", text)
     return None if following else 0
