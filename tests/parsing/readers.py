@@ -256,6 +256,13 @@ def _answer(path: Path) -> Any:
     return find_final_answer(text), list(_compare_json_in_text(text, "1"))
 
 
+def _code(path: Path) -> Any:
+    from truetune.checks.rows.evidence.broken_code import judge_code_in_text
+
+    text = path.read_bytes().decode("utf-8", "replace")
+    return list(judge_code_in_text(text, is_python_3_asked=True))
+
+
 def _json_fault(path: Path) -> Any:
     from truetune.generation.json_faults_of_answers import json_fault
 
@@ -508,6 +515,10 @@ def of_others() -> dict[str, list[Reader]]:
         "generation.json_faults_of_answers": [
             Reader("answer", b'{"a": [1, {"b": 2}]} {"c"', _json_fault)
         ],
+        "checks.rows.evidence.broken_code": [
+            Reader("python", b"```python\nfor i in range(3):\n    print(f'{i}')\n```\n", _code),
+            Reader("json", b'```json\n{"a": [1, {"b": 2}]}\n```\n', _code),
+        ],
         "data.read_pictures_of_rows": [Reader("a.png", grey_png(4, 4), _pictures)],
         "generation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
         "checks.config.evidence.facts_from_model_folder": [
@@ -528,6 +539,11 @@ TYPES_ALONE = (
 )
 OF_A_FIELD = "a text of a row that data.file_records has read, which is fed; no JSON or literal is no finding"
 OWN = {
+    "checks.commands.contrast_without_other_texts": TYPES_ALONE,
+    "checks.commands.encoded_otherwise_than_trained": TYPES_ALONE,
+    "checks.commands.evidence.options_of_python_modules": TYPES_ALONE,
+    "data.retrieval_rows": SWALLOWS,
+    "data.teacher_predictions": SWALLOWS,
     "checks.commands.command_sampling_distorts_answers": TYPES_ALONE,
     "checks.commands.container_loses_the_trained_weights": TYPES_ALONE,
     "checks.commands.evaluation_starts_before_training_ends": TYPES_ALONE,

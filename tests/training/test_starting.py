@@ -47,14 +47,14 @@ from truetune.training.training_recipe import make_recipe
 
 HIDDEN = {
     "mask_by", "response_marker", "append_eos", "trained_by", "encode.file_format", "encode.sources",
-    "encode.preferences",
+    "encode.preferences", "media_dir",
     "encode.trainer", "encode.record_root", "training.warmup_ratio", "training.packing", "training.packing_strategy",
     "training.padding_free", "training.use_reentrant", "training.fsdp", "training.deepspeed_stage",
     "training.added_tokens", "training.special_tokens", "training.resize_vocab", "training.logging_nan_inf_filter",
     "training.eval_accumulation_steps", "training.resume_from_checkpoint", "training.no_length_limit",
     "training.open_length_limit",
 }  # fmt: skip
-"""Settings of other trainers, and what `truetune train` decides or is told in another place"""
+"""Settings of other trainers, of rows that `truetune train` does not train (pictures), and what it decides itself"""
 
 
 @pytest.fixture
