@@ -219,6 +219,9 @@ def test_every_grave_rule_leads_to_a_symptom() -> None:
         "resume-state-missing",
         "source-not-parsed",
         "stops-too-early",
+        # The run stops at such a row, and says so.
+        "pictures-too-narrow",
+        "truncation-cuts-pictures",
     }
     of_guides = {rule for guide in GUIDES for cause in guide.causes for rule in cause.rules}
     lacking = {

@@ -54,7 +54,7 @@ MIN_SHARE_OF_ERROR = 0.05
 class HeldOutPairsAreTrained(RetrievalRule):
     code = "RET006"
     fault = Fault.EVALUATION_ROWS_IN_TRAINING_DATA
-    symptoms = ("evaluation-too-good",)
+    symptoms = ("odd-metrics",)
     severity = "error"
 
     def unmet(self) -> Unmet | None:
