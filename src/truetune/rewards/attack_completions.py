@@ -228,7 +228,7 @@ def attacks_on_answer(
 
 
 def program_that_ends_early(form: AnswerForm, answer: RightAnswer) -> Attack | None:
-    """A program that ends before its tests, in place of an answer's Python; None of an answer that is none."""
+    """A program that ends before its tests, instead of an answer's Python; None of an answer that is none."""
     text = answer.text
     if PYTHON_ALONE.match(text) and "```" not in text:
         program = EARLY_EXIT

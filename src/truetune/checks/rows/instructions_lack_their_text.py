@@ -296,7 +296,7 @@ def _has_long_system_text(messages: list[Message]) -> bool:
 
 
 def _link_in_place_of_text(prompt: str, row: Conversation) -> str | None:
-    """The link that a prompt has in place of the text to work on, where the answer tells what the text says."""
+    """The link that a prompt has instead of the text to work on, where the answer tells what the text says."""
     link = LINK.search(prompt) if len(prompt) <= MAX_CHARACTERS_WITH_LINK else None
     if link is None:
         return None
@@ -314,7 +314,7 @@ def _link_in_place_of_text(prompt: str, row: Conversation) -> str | None:
 
 
 def _unfilled_place(prompt: str, row: Conversation) -> str | None:
-    """The name in braces that a prompt has in place of its text; None where the prompt is about such names."""
+    """The name in braces that a prompt has instead of its text; None where the prompt is about such names."""
     match = PLACEHOLDER.search(prompt) if "{" in prompt else None
     if match is None:
         return None
