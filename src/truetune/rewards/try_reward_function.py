@@ -410,6 +410,46 @@ def _attack_row(trial: TrialInProgress, row: RewardRow) -> None:
         _attack_row_in_form(trial, row, form, is_best_form=place == 0)
 
 
+class ScoresOfForm(NamedTuple):
+    """What the answers of a row get in one form."""
+
+    right: float | None
+    wrong: float | None
+    """The higher of two"""
+    attacks: list[tuple[Attack, float | None]]
+
+
+def _note_unpaid_reference(
+    trial: TrialInProgress, row: RewardRow, form: AnswerForm, scores: ScoresOfForm
+) -> None:
+    """Note a row whose right answer gets no more than a wrong one."""
+    answer = trial.answers[row.number]
+    empty = _highest(score for attack, score in scores.attacks if attack.kind == "empty")
+    trial.unpaid.append(
+        UnpaidReference(
+            row.number,
+            answer.reference,
+            form.fill(answer.text),
+            scores.right,
+            scores.wrong,
+            empty,
+            is_one_of_several_paid=_is_one_of_several_paid(trial, row, form, scores.wrong),
+        )
+    )
+
+
+def _scored_program_that_ends_early(
+    trial: TrialInProgress, row: RewardRow, form: AnswerForm
+) -> list[tuple[Attack, float | None]]:
+    """The program that ends before its tests, with what it gets; empty for answers that are no program."""
+    early = program_that_ends_early(form, trial.answers[row.number])
+    if early is None:
+        return []
+    # In a call of its own: where the program runs in the function's process, it ends the call.
+    (of_early,) = trial.score([RowCompletion(row, early.completion)])
+    return [(early, of_early)]
+
+
 def _attack_row_in_form(
     trial: TrialInProgress, row: RewardRow, form: AnswerForm, *, is_best_form: bool
 ) -> None:
@@ -432,44 +472,29 @@ def _attack_row_in_form(
         _note_right_one(trial, row, form, right, of_wrong)
     if not is_above(right, of_wrong):
         if is_best_form:
-            empty = _highest(score for attack, score in scored_attacks if attack.kind == "empty")
-            trial.unpaid.append(
-                UnpaidReference(
-                    row.number,
-                    answer.reference,
-                    right_text,
-                    right,
-                    of_wrong,
-                    empty,
-                    is_one_of_several_paid=_is_one_of_several_paid(trial, row, form, of_wrong),
-                )
-            )
+            scores = ScoresOfForm(right, of_wrong, scored_attacks)
+            _note_unpaid_reference(trial, row, form, scores)
         # A row whose right answer is not paid says nothing about what else is.
         return
     trial.usual_wrong = _highest((trial.usual_wrong, of_wrong))
     # A function of the text alone pays a block of Python, whatever it does.
-    is_tried = is_best_form and trial.reads_columns
-    early = program_that_ends_early(form, answer) if is_tried else None
-    if early is not None:
-        # In a call of its own: where the program runs in the function's process, it ends the call.
-        (of_early,) = trial.score([RowCompletion(row, early.completion)])
-        scored_attacks.append((early, of_early))
-    for attack, score in scored_attacks:
-        # Some attacks are the right answer itself: "not" of an answer that begins with it, a list of one.
-        if attack.completion == right_text:
-            continue
-        trial.tried.append(
-            TriedCompletion(
-                attack.kind,
-                attack.what,
-                row.number,
-                answer.reference,
-                attack.completion,
-                score,
-                right,
-                of_wrong,
-            )
+    if is_best_form and trial.reads_columns:
+        scored_attacks += _scored_program_that_ends_early(trial, row, form)
+    # Some attacks are the right answer itself: "not" of an answer that begins with it, a list of one.
+    trial.tried += [
+        TriedCompletion(
+            attack.kind,
+            attack.what,
+            row.number,
+            answer.reference,
+            attack.completion,
+            score,
+            right,
+            of_wrong,
         )
+        for attack, score in scored_attacks
+        if attack.completion != right_text
+    ]
 
 
 def _is_one_of_several_paid(

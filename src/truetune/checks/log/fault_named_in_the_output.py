@@ -81,25 +81,8 @@ class FaultNamedInTheOutput(OutputRule):
             known = notice.message
             if notice.count < known.least_share_of_steps * self.subject.done_steps:
                 continue  # normal at some of the steps
-            if _is_said_by_another_rule(output, notice):
-                continue
-            rows = _rows_that_warnings_are_about(output, notice)
-            is_rare = rows > 0 and notice.count <= max(1, FEW_ROWS * rows)
-            is_harmless = known.name == CHECKPOINTED and _is_something_learned(self.subject)
-            counted = (
-                f" ({notice.count:,} of {rows:,} rows are ignored in the loss)" if rows else ""
-            )
-            yield self.finding(
-                f"the output says: {known.title}{counted}",
-                known.advice.replace("{gpu}", "SIZE"),
-                severity="info" if is_rare or is_harmless else known.severity,
-                evidence=(
-                    *explain_message(known),
-                    *((LEARNS_ALL_THE_SAME,) if is_harmless else ()),
-                ),
-                cases=(Case(notice.text, file=output.file, line=notice.line),),
-                count=notice.count,
-            )
+            if not _is_said_by_another_rule(output, notice):
+                yield self._finding_on_message(output, notice)
         for failure in output.survived:
             if failed_to_parse_an_answer(self.subject, failure):
                 continue  # answers-fail-to-parse says so
@@ -113,6 +96,23 @@ class FaultNamedInTheOutput(OutputRule):
                 evidence=((f"raised from {frame}",) if frame else ()),
                 cases=(Case(text, file=output.file, line=failure.raised.line),),
             )
+
+    def _finding_on_message(self, output: ConsoleOutput, notice: Notice) -> Finding:
+        """The finding on a message that is known; a note where it is about few rows, or where the log refutes it."""
+        known = notice.message
+        rows = _rows_that_warnings_are_about(output, notice)
+        counted = f" ({notice.count:,} of {rows:,} rows are ignored in the loss)" if rows else ""
+        is_rare = rows > 0 and notice.count <= max(1, FEW_ROWS * rows)
+        is_harmless = known.name == CHECKPOINTED and _is_something_learned(self.subject)
+        evidence = explain_message(known)
+        return self.finding(
+            f"the output says: {known.title}{counted}",
+            known.advice.replace("{gpu}", "SIZE"),
+            severity="info" if is_rare or is_harmless else known.severity,
+            evidence=(*evidence, LEARNS_ALL_THE_SAME) if is_harmless else tuple(evidence),
+            cases=(Case(notice.text, file=output.file, line=notice.line),),
+            count=notice.count,
+        )
 
 
 def _is_something_learned(log: RunLog) -> bool:

@@ -111,19 +111,17 @@ class RewardMissesSomeReferences(RewardRule):
     def findings(self) -> Iterator[Finding]:
         """The finding on rows whose right answer gets no more than a wrong one."""
         trial = self.subject
-        # None is how functions of TRL say that a row is not theirs.
-        scored = [one for one in trial.unpaid if one.score is not None or one.wrong is not None]
-        missed = [one for one in scored if not one.is_one_of_several_paid]
+        missed = [one for one in trial.unpaid if _is_missed(one)]
         if not missed or not trial.best_form:
             return
         paying = [one for one in missed if _pays_for_wrong_answers(one, trial.usual_wrong)]
-        evidence = []
-        if paying:
-            evidence.append(f"in {len(paying):,} of these rows wrong or empty answers are paid")
-        if paying and len(paying) == len(missed):
+        if len(paying) == len(missed):
             yield self._finding_on_rows_that_pay_all(paying)
             return
         is_grave = bool(paying) or len(missed) >= MIN_ERROR_SHARE * trial.right_rows
+        evidence = (
+            [f"in {len(paying):,} of these rows wrong or empty answers are paid"] if paying else []
+        )
         yield self.finding(
             f"{trial.name} gives the right answers of {len(missed):,} of {trial.right_rows:,} rows no more than"
             " wrong ones, in"
@@ -135,3 +133,10 @@ class RewardMissesSomeReferences(RewardRule):
             count=len(missed),
             total=trial.right_rows,
         )
+
+
+def _is_missed(reference: UnpaidReference) -> bool:
+    """Is a right answer not paid, of a row that the function scores, and in no other of its spellings either?"""
+    # None is how functions of TRL say that a row is not theirs.
+    is_scored = reference.score is not None or reference.wrong is not None
+    return is_scored and not reference.is_one_of_several_paid

@@ -175,20 +175,26 @@ def _judge_python(code: str, is_python_3_asked: bool) -> Iterator[JudgedCode]:
     try:
         parse_python(textwrap.dedent(code.expandtabs(4)))
     except SyntaxError as error:
-        lines = code.rstrip().split("\n")
-        # The head of a function by itself is what a prompt shows.
-        if error.msg.startswith("expected an indented block") and (error.lineno or 1) >= len(lines):
-            return
-        line = lines[min(len(lines), max(1, error.lineno or 1)) - 1].strip()
-        # Where another line is what does not parse, the version says nothing about it.
-        if has_python_2 and PYTHON_2.search(line) is None:
-            return
-        fault = f"{line[:SHOWN_CHARACTERS]} ({error.msg})"
-        yield JudgedCode("python", fault, is_python_2=has_python_2)
+        yield from _judge_syntax_error(code, error, has_python_2)
     except (InputLimitError, ValueError):
         return
     else:
         yield JudgedCode("python", "")
+
+
+def _judge_syntax_error(code: str, error: SyntaxError, has_python_2: bool) -> Iterator[JudgedCode]:
+    """Python that does not parse, unless it is the head of a function alone, or another line than one of Python 2."""
+    lines = code.rstrip().split("\n")
+    number = max(1, error.lineno or 1)
+    # The head of a function by itself is what a prompt shows.
+    if error.msg.startswith("expected an indented block") and number >= len(lines):
+        return
+    line = lines[min(len(lines), number) - 1].strip()
+    # Where another line is what does not parse, the version says nothing about it.
+    if has_python_2 and PYTHON_2.search(line) is None:
+        return
+    fault = f"{line[:SHOWN_CHARACTERS]} ({error.msg})"
+    yield JudgedCode("python", fault, is_python_2=has_python_2)
 
 
 def _fault_of_code_in_brackets(tag: str, code: str) -> str:
