@@ -216,6 +216,25 @@ def test_offsets(tmp_path: Path) -> None:
     assert not found(tmp_path, spans(-1), OFFSETS)
 
 
+def test_words_of_speech_have_times_and_no_offsets(tmp_path: Path) -> None:
+    """Milliseconds, as programs that transcribe speech write them beside each word."""
+    text = "So we met at the harbour in the morning."
+    words = [
+        {"text": word, "start": 480 * n, "end": 480 * n + 300}
+        for n, word in enumerate(text.split())
+    ]
+    rows = [
+        {
+            "question": f"What is said, {i}?",
+            "context": text,
+            "labels": words,
+            "answer": "A meeting.",
+        }
+        for i in range(12)
+    ]
+    assert not found(tmp_path, rows, OFFSETS)
+
+
 WORDS = (
     "river", "stone", "market", "window", "garden", "letter", "silver", "bridge", "candle", "harbour", "winter",
     "paper",

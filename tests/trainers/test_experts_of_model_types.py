@@ -10,6 +10,7 @@ import pytest
 from truetune.trainers.experts_of_model_types import (
     ExpertsOfModelType,
     Measurement,
+    Part,
     experts_of_model_type,
     is_name_of,
     lines_of_page_table,
@@ -24,7 +25,7 @@ TARGETS: dict[str, str | tuple[str, ...]] = {
     "w1 w2 w3": (*ATTENTION, "w1", "w2", "w3"),
     "attention": ATTENTION,
 }
-PARTS = ("experts", "router", "shared", "dense")
+PARTS: tuple[Part, ...] = ("experts", "router", "shared", "dense")
 ONE_OF_EACH_KIND = ("gpt_oss", "mixtral", "deepseek_v3", "nemotron_h", "qwen3_5_moe_text")
 """Never reached by names; by w1 to w3; with shared experts left out; not gated; with shared experts alone"""
 
@@ -50,7 +51,7 @@ def expected_reach(facts: ExpertsOfModelType, name: str, new: bool) -> dict[str,
         reach = reach_of_lora(facts, ATTENTION, fused, renames_lists=new, renames_all_linear=new)
     else:
         reach = reach_of_lora(facts, TARGETS[name], renames_lists=new, renames_all_linear=new)
-    return {part: some_or_all(reach.share(part)) for part in PARTS}  # type: ignore[arg-type]
+    return {part: some_or_all(reach.share(part)) for part in PARTS}
 
 
 @pytest.mark.parametrize("measurement", load_measurements(), ids=lambda one: one.transformers)

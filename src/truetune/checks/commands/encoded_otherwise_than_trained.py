@@ -82,7 +82,7 @@ class EncodedOtherwiseThanTrained(CommandRule):
             if not different:
                 continue
             parts = [
-                f"{name} is {_shown(options, name)}, and was {_shown(training, name)}"
+                f"{name} is {_option_value_in_words(options, name)}, and was {_option_value_in_words(training, name)}"
                 for name in different
             ]
             yield self.finding(
@@ -107,6 +107,6 @@ def _different_options(training: Mapping[str, str], encoding: Mapping[str, str])
     return [name for name in names if training.get(name, "") != encoding.get(name, "")]
 
 
-def _shown(options: Mapping[str, str], name: str) -> str:
+def _option_value_in_words(options: Mapping[str, str], name: str) -> str:
     """An option's value for a message."""
     return repr(options[name]) if name in options else "not given"

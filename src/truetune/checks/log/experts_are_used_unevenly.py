@@ -72,7 +72,7 @@ MEASURES = (
     ),
     LoadMeasure(
         re.compile(rf"{ABOUT_EXPERTS}.*max.*(?:load|share|frac|prob|usage|util|count|tokens)", re.I), "higher", 0.25,
-        "one expert gets most of the tokens",
+        "one expert gets far more of the tokens than at first",
     ),
     LoadMeasure(
         re.compile(rf"{ABOUT_EXPERTS}.*min.*(?:load|share|frac|usage|util|count|tokens)", re.I), "lower", 0.0,
